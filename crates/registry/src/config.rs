@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::auth::{BadAuth, Credentials};
 use crate::error::Error;
@@ -64,13 +64,16 @@ pub struct Host {
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
     /// A name.
+    #[serde(deserialize_with = "or_null")]
     pub username: String,
     /// Its password.
+    #[serde(deserialize_with = "or_null")]
     pub password: String,
     /// `username:password` in base 64.
+    #[serde(deserialize_with = "or_null")]
     pub auth: String,
     /// A refresh token.
-    #[serde(alias = "identitytoken")]
+    #[serde(alias = "identitytoken", deserialize_with = "or_null")]
     pub identity_token: String,
 }
 
@@ -91,7 +94,13 @@ pub struct Tls {
     /// Its key, PEM.
     pub key_file: Option<PathBuf>,
     /// Takes any certificate.
+    #[serde(deserialize_with = "or_null")]
     pub insecure_skip_verify: bool,
+}
+
+/// A field without a value is as good as none, as in Go.
+fn or_null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// One place to ask for a repository.

@@ -157,9 +157,7 @@ fn no_digest(text: &str) -> ReferenceError {
 fn split_registry(text: &str) -> (String, String) {
     let (registry, rest) = match text.split_once('/') {
         Some((first, rest))
-            if first.contains(['.', ':'])
-                || first == "localhost"
-                || first.to_lowercase() != first =>
+            if first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first =>
         {
             (first, rest)
         }

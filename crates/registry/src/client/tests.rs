@@ -1,4 +1,4 @@
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
 use super::*;
@@ -112,8 +112,7 @@ const ASK: &str = "HEAD /v2/a/manifests/1";
 const NEEDED: &str = "scope=repository%3Aa%3Apull";
 const BEARER: &str = "Bearer realm=\"http://HOST/token\",service=\"s\"";
 const GOOD: (&str, &str) = ("200 OK", r#"{"token": "good"}"#);
-const REFUSED: &str =
-    "unexpected status from HEAD request to http://HOST/v2/a/manifests/1: 401 Unauthorized";
+const REFUSED: &str = "unexpected status from HEAD request to http://HOST/v2/a/manifests/1: 401 Unauthorized";
 
 /// What is asked, in order, and what comes of it, at a registry that takes nothing but `wanted`.
 struct Row {
@@ -176,9 +175,8 @@ async fn registries_are_told_who_asks_as_they_want_to_be_told() {
     let (basic, bearer) = ("HEAD /v2/a/manifests/1 Basic dTpw", "HEAD /v2/a/manifests/1 Bearer good");
     let anonymous = format!("GET /token?service=s&{NEEDED}");
     let with_password = format!("{anonymous}&account=u Basic dTpw");
-    let refresh = format!(
-        "POST /token service=s&{NEEDED}&client_id=knarr&grant_type=refresh_token&refresh_token=i"
-    );
+    let refresh =
+        format!("POST /token service=s&{NEEDED}&client_id=knarr&grant_type=refresh_token&refresh_token=i");
     let identity = Some(Credentials::IdentityToken("i".into()));
     let rows = vec![
         Row::new("nobody wants to know", password(), ""),
@@ -239,9 +237,11 @@ async fn registries_are_told_who_asks_as_they_want_to_be_told() {
             .fails("failed to authorize: the token service gave no token"),
         Row::new("a service that is none", None, "Bearer good")
             .challenge("Bearer realm=\"nowhere\"")
+            .then("GET /v2/a/manifests/1")
             .fails("the registry's realm \"nowhere\" is no URL"),
         Row::new("a service that is a file", None, "Bearer good")
             .challenge("Bearer realm=\"file:///etc/passwd\"")
+            .then("GET /v2/a/manifests/1")
             .fails("the registry's realm \"file:///etc/passwd\" is no URL"),
         Row::new("a challenge of another kind", password(), "Basic dTpw")
             .challenge("Negotiate")
@@ -264,7 +264,11 @@ async fn a_registrys_token_is_shown_at_once_and_another_is_not_asked_for() {
             _ => answer("401 Unauthorized", &["WWW-Authenticate: Bearer realm=\"http://x/\""], b""),
         });
         let found = fake.session(Some(Credentials::RegistryToken(token.into()))).digest().await;
-        assert_eq!((found.is_ok(), fake.asked()), (is_good, vec![format!("{ASK} Bearer {token}")]), "{token}");
+        assert_eq!(
+            (found.is_ok(), fake.asked()),
+            (is_good, vec![format!("{ASK} Bearer {token}")]),
+            "{token}"
+        );
     }
 }
 

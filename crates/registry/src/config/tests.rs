@@ -64,10 +64,7 @@ fn what_is_wrong_is_named() {
             "configs: {a: {tls: {cert_file: x}}}",
             "configs[a].tls: cert_file and key_file must be given together",
         ),
-        (
-            "configs: {a: {auth: {auth: '%'}}}",
-            "configs[a].auth: auth must be username:password in base 64",
-        ),
+        ("configs: {a: {auth: {auth: '%'}}}", "configs[a].auth: auth must be username:password in base 64"),
     ] {
         assert_eq!(Registries::parse(yaml).unwrap_err().to_string(), expect);
     }
@@ -102,7 +99,14 @@ fn settings_may_be_empty_at_every_level() {
         ("no rewrites", "mirrors: {r.example: {rewrite: }}"),
         ("a host without settings", "configs:\n  r.example:\n"),
         ("no credentials and no trust", "configs: {r.example: {auth: , tls: }}"),
-        ("empty credentials", "configs: {r.example: {auth: {username: , password: , auth: }}}"),
+        (
+            "empty credentials",
+            "configs: {r.example: {auth: {username: , password: , auth: , identity_token: }}}",
+        ),
+        (
+            "empty trust",
+            "configs: {r.example: {tls: {ca_file: , cert_file: , key_file: , insecure_skip_verify: }}}",
+        ),
     ] {
         let registries = Registries::parse(yaml).unwrap_or_else(|error| panic!("{name}: {error}"));
         let found = registries.endpoints(&"r.example/a".parse().unwrap());
@@ -134,10 +138,10 @@ fn mirrors_are_asked_once_each_and_under_their_own_names() {
             &["https://r.example/v2/a/x"],
         ),
         (
-            "the first rewrite that changes something",
+            "the first rewrite that changes something, in the order of their texts",
             "mirrors: {r.example: {endpoint: [m.example], rewrite: {'^a$': 'first', '^(a)': 'second/$1', z: y}}}",
             "r.example/a",
-            &["https://m.example/v2/first/x", "https://r.example/v2/a/x"],
+            &["https://m.example/v2/second/a/x", "https://r.example/v2/a/x"],
         ),
         (
             "a rewrite that does not fit",
@@ -220,11 +224,10 @@ fn a_file_is_named_in_what_is_wrong_with_it() {
     assert_eq!(files, ["/ca", "/c", "/k"].map(PathBuf::from));
     std::fs::write(&path, "mirrors: {a: {endpoint: ['ftp://x']}}").unwrap();
     let error = Registries::load(&path).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        format!("{}: mirrors[a].endpoint[0]: \"ftp://x\" must be a URL", path.display())
-    );
+    assert_eq!(error, format!("{}: mirrors[a].endpoint[0]: \"ftp://x\" must be a URL", path.display()));
     std::fs::write(&path, b"\xff").unwrap();
     assert!(Registries::load(&path).unwrap_err().to_string().contains("registries.yaml"));
-    assert!(Registries::load(dir.path()).unwrap_err().to_string().contains(&dir.path().display().to_string()));
+    assert!(
+        Registries::load(dir.path()).unwrap_err().to_string().contains(&dir.path().display().to_string())
+    );
 }

@@ -166,7 +166,11 @@ fn proxies_are_read_as_go_reads_them() {
         ("blanks around", "  http://example.com  ", Ok("example.com")),
         ("a user", "http://u@example.com", Ok("example.com")),
         ("no host", "http://", Err("it is no URL")),
-        ("a scheme that is no proxy's", "ftp://example.com", Err("proxies of scheme \"ftp\" are not supported")),
+        (
+            "a scheme that is no proxy's",
+            "ftp://example.com",
+            Err("proxies of scheme \"ftp\" are not supported"),
+        ),
         ("a blank within", "http://a b", Err("it is no URL")),
     ] {
         let found = proxies(&[("https_proxy", value)]);

@@ -26,8 +26,7 @@ fn references_get_registry_and_tag() {
 #[test]
 fn what_is_no_reference_says_why_in_upstreams_words() {
     let format = Err("invalid reference format");
-    for text in ["", ":1", "a//b", "a:", "a:-x", "-a", "a/b-", "a___b", "a.b:x/c", "a b", "a/../b", "a@"]
-    {
+    for text in ["", ":1", "a//b", "a:", "a:-x", "-a", "a/b-", "a___b", "a.b:x/c", "a b", "a/../b", "a@"] {
         let parsed = text.parse::<Reference>();
         assert!(parsed.is_err(), "{text}: {parsed:?}");
     }
@@ -37,10 +36,7 @@ fn what_is_no_reference_says_why_in_upstreams_words() {
         Err("invalid reference format: repository name (library/InvalidImage) must be lowercase"),
     );
     let id = "0123456789abcdef".repeat(4);
-    check(
-        &id,
-        Err(&format!("invalid repository name ({id}), cannot specify 64-byte hexadecimal strings")),
-    );
+    check(&id, Err(&format!("invalid repository name ({id}), cannot specify 64-byte hexadecimal strings")));
     check(&"a".repeat(300), Err("repository name must not be more than 255 characters"));
     check("x@sha256:abc", format);
     check(&format!("x:{}", "t".repeat(129)), format);

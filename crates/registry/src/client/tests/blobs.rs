@@ -68,10 +68,20 @@ async fn a_blob_is_what_it_says_whatever_was_there_and_whatever_comes() {
         row("all of it", b"", vec![all()], &[""]),
         row("it is there already", CONTENT, vec![], &[]),
         row("the rest", b"01234", vec![rest()], &["bytes=5-"]),
-        row("the rest, of which nobody knows how much it is", b"01234", vec![part("bytes 5-9/*", b"56789")], &["bytes=5-"]),
+        row(
+            "the rest, of which nobody knows how much it is",
+            b"01234",
+            vec![part("bytes 5-9/*", b"56789")],
+            &["bytes=5-"],
+        ),
         row("all instead of the rest", b"01234", vec![all()], &["bytes=5-"]),
         row("all, as a part", b"01234", vec![part("bytes 0-9/10", CONTENT)], &["bytes=5-"]),
-        row("a part that does not say where it begins", b"01234", vec![part("bytes */10", CONTENT)], &["bytes=5-"]),
+        row(
+            "a part that does not say where it begins",
+            b"01234",
+            vec![part("bytes */10", CONTENT)],
+            &["bytes=5-"],
+        ),
         row("a part in another unit", b"01234", vec![part("words 5-9/10", CONTENT)], &["bytes=5-"]),
         row(
             "no range is to its liking",
@@ -84,7 +94,10 @@ async fn a_blob_is_what_it_says_whatever_was_there_and_whatever_comes() {
         row("all of it is damaged", b"x123456789", vec![all()], &[""]),
         row("there is too much", b"0123456789x", vec![all()], &[""]),
         Row { size: 0, ..row("it does not say how large it is", b"", vec![all()], &[""]) },
-        Row { size: 0, ..row("that, and some is there", b"012", vec![part("bytes 3-9/10", b"3456789")], &["bytes=3-"]) },
+        Row {
+            size: 0,
+            ..row("that, and some is there", b"012", vec![part("bytes 3-9/10", b"3456789")], &["bytes=3-"])
+        },
         fails("something else", b"", vec![answer("200 OK", &[], b"012345678x")], &[""], Some(damaged)),
         fails(
             "a rest that is another",
@@ -100,8 +113,20 @@ async fn a_blob_is_what_it_says_whatever_was_there_and_whatever_comes() {
             &[""],
             Some("is larger than 10 bytes"),
         ),
-        fails("nothing of the kind", b"", vec![answer("404 Not Found", &[], b"")], &[""], Some(": not found")),
-        fails("nobody may", b"0123", vec![answer("403 Forbidden", &[], b"")], &["bytes=4-"], Some("403 Forbidden")),
+        fails(
+            "nothing of the kind",
+            b"",
+            vec![answer("404 Not Found", &[], b"")],
+            &[""],
+            Some(": not found"),
+        ),
+        fails(
+            "nobody may",
+            b"0123",
+            vec![answer("403 Forbidden", &[], b"")],
+            &["bytes=4-"],
+            Some("403 Forbidden"),
+        ),
     ];
     for row in rows {
         row.check().await;

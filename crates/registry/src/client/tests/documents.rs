@@ -11,15 +11,26 @@ async fn answers_that_are_no_success_mean_what_upstreams_clients_take_them_for()
     let long = "x".repeat(400);
     for (status, body, kind, text) in [
         ("401 Unauthorized", String::new(), "denied", String::new()),
-        ("403 Forbidden", r#"{"errors": [{"code": "DENIED", "message": "no"}]}"#.into(), "denied", ": DENIED: no".into()),
-        ("404 Not Found", r#"{"errors": [{"code": "MANIFEST_UNKNOWN"}]}"#.into(), "missing", ": MANIFEST_UNKNOWN: ".into()),
+        (
+            "403 Forbidden",
+            r#"{"errors": [{"code": "DENIED", "message": "no"}]}"#.into(),
+            "denied",
+            ": DENIED: no".into(),
+        ),
+        (
+            "404 Not Found",
+            r#"{"errors": [{"code": "MANIFEST_UNKNOWN"}]}"#.into(),
+            "missing",
+            ": MANIFEST_UNKNOWN: ".into(),
+        ),
         ("404 Not Found", "<html>".into(), "missing", String::new()),
         ("404 Not Found", r#"{"errors": []}"#.into(), "missing", String::new()),
         ("404 Not Found", r#"{"errors": {"code": 5}}"#.into(), "missing", String::new()),
         ("408 Request Timeout", String::new(), "passing", String::new()),
         (
             "429 Too Many Requests",
-            r#"{"errors": [{"code": "TOOMANYREQUESTS", "message": "a\u001b[2J\r\nb"}, {"code": "X"}]}"#.into(),
+            r#"{"errors": [{"code": "TOOMANYREQUESTS", "message": "a\u001b[2J\r\nb"}, {"code": "X"}]}"#
+                .into(),
             "passing",
             ": TOOMANYREQUESTS: a[2Jb".into(),
         ),
@@ -148,7 +159,9 @@ async fn an_image_is_found_below_indexes_but_not_below_endless_ones() {
         let found = image(&serve(&documents), &top).await;
         match depth <= INDEX_DEPTH_MAX {
             true => assert_eq!(found.unwrap(), config, "{depth}"),
-            false => assert!(found.unwrap_err().to_string().ends_with("indexes nested too deeply"), "{depth}"),
+            false => {
+                assert!(found.unwrap_err().to_string().ends_with("indexes nested too deeply"), "{depth}")
+            }
         }
         documents.push(index(&top, json!({"os": "linux", "architecture": "amd64"})));
     }
@@ -174,7 +187,12 @@ async fn images_that_are_not_whole_say_what_is_missing() {
         ),
         ("no JSON", &large, vec![&large], "EOF while parsing a value at line 1 column 4194304".to_owned()),
         ("a byte too much", &larger, vec![&larger], "is larger than 4194304 bytes".to_owned()),
-        ("a configuration too much", &of_huge, vec![&of_huge, &huge_config], "is larger than 8388608 bytes".to_owned()),
+        (
+            "a configuration too much",
+            &of_huge,
+            vec![&of_huge, &huge_config],
+            "is larger than 8388608 bytes".to_owned(),
+        ),
     ] {
         let documents: Vec<Vec<u8>> = documents.into_iter().cloned().collect();
         let error = image(&serve(&documents), top).await.unwrap_err().to_string();

@@ -225,10 +225,19 @@ fn the_first_thing_that_is_wrong_is_told_of() {
         ("x@", Err(FORMAT)),
         ("@", Err(FORMAT)),
         // Capitals come first, then the form, the length, and whether there is such a digest.
-        (&format!("X@{short}"), Err("invalid reference format: repository name (library/X@sha256) must be lowercase")),
-        (&format!("x@SHA256:{}", hex(64)), Err("invalid reference format: repository name (library/x@SHA256) must be lowercase")),
+        (
+            &format!("X@{short}"),
+            Err("invalid reference format: repository name (library/X@sha256) must be lowercase"),
+        ),
+        (
+            &format!("x@SHA256:{}", hex(64)),
+            Err("invalid reference format: repository name (library/x@SHA256) must be lowercase"),
+        ),
         (&format!("a//b@{short}"), Err(FORMAT)),
-        (&format!("{}@{short}", "a".repeat(256)), Err("repository name must not be more than 255 characters")),
+        (
+            &format!("{}@{short}", "a".repeat(256)),
+            Err("repository name must not be more than 255 characters"),
+        ),
         (&format!("a@{short}"), Err("invalid checksum digest length")),
         // A path that begins with what is no host's name counts as a whole.
         (&format!("a_b.c/{}", "a".repeat(249)), Ok(&format!("a_b.c/{}", "a".repeat(249)))),

@@ -42,10 +42,8 @@ fn secrets_are_for_the_images_that_upstream_says() {
         ("the hub by its other name", &["docker.io"], "docker.io/library/a", &["docker.io"]),
         ("not the hub", &["https://index.docker.io/v1/"], "r.example/a", &[]),
     ] {
-        let auths: Vec<String> = keys
-            .iter()
-            .map(|key| format!(r#""{key}": {{"username": "{key}", "password": "p"}}"#))
-            .collect();
+        let auths: Vec<String> =
+            keys.iter().map(|key| format!(r#""{key}": {{"username": "{key}", "password": "p"}}"#)).collect();
         assert_eq!(users(&format!("{{{}}}", auths.join(",")), repository), expect, "{name}");
     }
 }
@@ -163,7 +161,8 @@ fn entries_are_read_as_upstream_reads_them() {
 /// Source: `Test_MakeDockerKeyring` of upstream's `pkg/credentialprovider/secrets`.
 #[test]
 fn only_what_a_type_promises_is_read() {
-    let (json, cfg) = (r#"{"auths": {"test.registry.io": {"auth": "dTpw"}}}"#, r#"{"test.registry.io": {"auth": "dTpw"}}"#);
+    let (json, cfg) =
+        (r#"{"auths": {"test.registry.io": {"auth": "dTpw"}}}"#, r#"{"test.registry.io": {"auth": "dTpw"}}"#);
     for (name, kind, key, text, expect) in [
         ("dockerconfigjson", "dockerconfigjson", ".dockerconfigjson", json, 1),
         ("dockercfg", "dockercfg", ".dockercfg", cfg, 1),
@@ -177,7 +176,8 @@ fn only_what_a_type_promises_is_read() {
         ("null hosts", "dockerconfigjson", ".dockerconfigjson", r#"{"auths": null}"#, 0),
         ("helpers of Docker's", "dockerconfigjson", ".dockerconfigjson", r#"{"credsStore": "x"}"#, 0),
     ] {
-        let keyring = Keyring::of(&[secret(kind, key, text)]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let keyring =
+            Keyring::of(&[secret(kind, key, text)]).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(keyring.lookup("test.registry.io/a").len(), expect, "{name}");
     }
     assert!(Keyring::of(&[Arc::new(Secret::default())]).unwrap().lookup("a").is_empty());
@@ -199,7 +199,10 @@ fn credentials_have_upstreams_hashes() {
             r#"{"username": "rex", "password": "tiny arms", "email": "rex@example.com"}"#,
             "899748fec74c8dd761845fca727f4249b05be275ff24026676fcd4351f656363",
         ),
-        (r#"{"auth": "dXNlcjpwYXNzd29yZA=="}"#, "a55436fc140d516560d072c5fe8700385ce9f41629abf65c1edcbcb39fac691d"),
+        (
+            r#"{"auth": "dXNlcjpwYXNzd29yZA=="}"#,
+            "a55436fc140d516560d072c5fe8700385ce9f41629abf65c1edcbcb39fac691d",
+        ),
         (
             r#"{"username": "user", "password": "password"}"#,
             "a55436fc140d516560d072c5fe8700385ce9f41629abf65c1edcbcb39fac691d",
