@@ -104,7 +104,10 @@ mod tests {
             ("tcp://a", "unsupported scheme \"tcp\" for remote KMS provider"),
             ("/path", "unsupported scheme \"\" for remote KMS provider"),
             ("1unix:///path", "unsupported scheme \"\" for remote KMS provider"),
-            ("unix:///foo\n.socket", r#"parse "unix:///foo\n.socket": net/url: invalid control character in URL"#),
+            (
+                "unix:///foo\n.socket",
+                r#"parse "unix:///foo\n.socket": net/url: invalid control character in URL"#,
+            ),
             ("unix:///foo\u{7f}", r#"parse "unix:///foo\u{7f}": net/url: invalid control character in URL"#),
             ("unix:///a%zz", r#"parse "unix:///a%zz": invalid URL escape "%zz""#),
             ("unix:///a%4", r#"parse "unix:///a%4": invalid URL escape "%4""#),

@@ -228,7 +228,8 @@ fn resources_are_as_upstreams_rows_have_them() {
                           instead in the config file";
     const EXTENSIONS: &str = "'extensions' group has been removed and cannot be used for encryption";
     const NO_REST: &str = "resources which do not have REST API/s cannot be encrypted";
-    const STAR: &str = "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources";
+    const STAR: &str =
+        "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources";
     for (resources, at, expect) in [
         (&["events.events.k8s.io"][..], "[0]", &[EVENTS][..]),
         (&["secret", "events.events.k8s.io"], "[1]", &[EVENTS]),
@@ -311,7 +312,9 @@ fn names_of_plugins_are_taken_once() {
         let errors = validation::validate(&rules, is_reloaded);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let expect = expect.map(|at| {
-            format!("{at}.kms.name: Invalid value: \"foo\": duplicate KMS provider name foo, names must be unique")
+            format!(
+                "{at}.kms.name: Invalid value: \"foo\": duplicate KMS provider name foo, names must be unique"
+            )
         });
         assert_eq!(errors, Vec::from_iter(expect), "{versions:?} {is_one_rule} {is_reloaded}");
     }
@@ -326,14 +329,16 @@ fn fields_of_plugins_are_as_upstreams_rows_have_them() {
         let name = field.split(':').next().unwrap();
         let others = usual.iter().filter(|text| !text.starts_with(name)).copied();
         let fields: Vec<&str> = others.chain([field]).collect();
-        let text = file(&format!("- {{resources: [secrets], providers: [{{kms: {{{}}}}}]}}", fields.join(", ")));
+        let text =
+            file(&format!("- {{resources: [secrets], providers: [{{kms: {{{}}}}}]}}", fields.join(", ")));
         let found = match Config::parse(text.as_bytes(), false) {
             Ok(_) => String::new(),
             Err(error) => error.to_string().replace("resources[0].providers[0].kms.", ""),
         };
         assert_eq!(found, expect, "{field}");
     };
-    let negative = |shown: &str| format!("timeout: Invalid value: {shown:?}: timeout should be a positive value");
+    let negative =
+        |shown: &str| format!("timeout: Invalid value: {shown:?}: timeout should be a positive value");
     for sound in [
         "timeout: 1m0s",
         "timeout: 1.5h",
@@ -390,7 +395,8 @@ fn fields_of_plugins_are_as_upstreams_rows_have_them() {
             resources: vec!["secrets".into()],
             providers: vec![ProviderConfiguration { kms: Some(kms), ..ProviderConfiguration::default() }],
         };
-        let errors: Vec<String> = validation::validate(&[rule], false).iter().map(ToString::to_string).collect();
+        let errors: Vec<String> =
+            validation::validate(&[rule], false).iter().map(ToString::to_string).collect();
         assert_eq!(errors.join("\n").replace("resources[0].providers[0].kms.", ""), expect, "{cachesize}");
     }
 }
@@ -402,7 +408,10 @@ fn keys_are_as_upstreams_rows_have_them() {
         ("{name: foo, secret: c2VjcmV0IGlzIHNlY3VyZQ==}", ""),
         ("{name: foo, secret: \"c2VjcmV0IGlz\\nIHNlY3VyZQ==\\r\\n\"}", ""),
         ("{secret: c2VjcmV0IGlzIHNlY3VyZQ==}", "name: Required value: name is a mandatory field for a key"),
-        ("{name: , secret: c2VjcmV0IGlzIHNlY3VyZQ==}", "name: Required value: name is a mandatory field for a key"),
+        (
+            "{name: , secret: c2VjcmV0IGlzIHNlY3VyZQ==}",
+            "name: Required value: name is a mandatory field for a key",
+        ),
         ("{name: foo}", "secret: Required value: secret is a mandatory field for a key"),
         ("{name: foo, secret: }", "secret: Required value: secret is a mandatory field for a key"),
         (
@@ -428,7 +437,8 @@ fn keys_are_as_upstreams_rows_have_them() {
         ),
     ] {
         let text = file(&format!("- {{resources: [secrets], providers: [{{aescbc: {{keys: [{key}]}}}}]}}"));
-        let found = Config::parse(text.as_bytes(), false).err().map(|error| error.to_string()).unwrap_or_default();
+        let found =
+            Config::parse(text.as_bytes(), false).err().map(|error| error.to_string()).unwrap_or_default();
         let found = found.replace("resources[0].providers[0].aescbc.keys[0].", "");
         assert_eq!(found, expect, "{key}");
     }
@@ -437,7 +447,8 @@ fn keys_are_as_upstreams_rows_have_them() {
 /// Source: `TestWildcardMasking` of upstream.
 #[test]
 fn rules_are_masked_as_upstreams_rows_have_it() {
-    let masked = |rule: &str, earlier: &str| format!("resource {rule:?} is masked by earlier rule {earlier:?}");
+    let masked =
+        |rule: &str, earlier: &str| format!("resource {rule:?} is masked by earlier rule {earlier:?}");
     for (rules, expect) in [
         (&[&["configmaps"][..], &["*."], &["secrets"]][..], masked("secrets", "*.")),
         (&[&["*."], &["*."]], masked("*.", "*.")),

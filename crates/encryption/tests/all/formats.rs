@@ -159,7 +159,9 @@ async fn broken_bytes_are_an_error_and_nothing_worse() {
 async fn each_kind_is_written_by_the_rule_that_is_closest() {
     let rule = |resources: &str, key: &str| {
         let secret = STANDARD.encode([7; 32]);
-        format!("- {{resources: [{resources}], providers: [{{aescbc: {{keys: [{{name: {key}, secret: {secret}}}]}}}}]}}\n")
+        format!(
+            "- {{resources: [{resources}], providers: [{{aescbc: {{keys: [{{name: {key}, secret: {secret}}}]}}}}]}}\n"
+        )
     };
     let rules = [
         rule("configmaps, '*.apps'", "kms"),
@@ -220,7 +222,8 @@ async fn providers_read_what_any_of_them_has_written_wherever_they_stand() {
         assert!(sealed.starts_with(prefix.as_bytes()), "{prefix}");
         for (of, reader) in &servers {
             let opened = reader.transformer("", "secrets").open("place", &sealed).await;
-            let (opened, is_stale) = opened.unwrap_or_else(|failure| panic!("{of} reads {prefix}: {failure}"));
+            let (opened, is_stale) =
+                opened.unwrap_or_else(|failure| panic!("{of} reads {prefix}: {failure}"));
             assert_eq!((&*opened, is_stale), (original, of != prefix), "{of} reads {prefix}");
         }
     }
@@ -229,7 +232,10 @@ async fn providers_read_what_any_of_them_has_written_wherever_they_stand() {
     let secrets = alone.transformer("", "secrets");
     for (stored, expect) in [
         (&b"plain"[..], "no matching prefix found"),
-        (b"k8s:enc:aescbc:v1:key1:xxxx", "no matching prefix found: the value begins with \"k8s:enc:aescbc:v1:key1:\""),
+        (
+            b"k8s:enc:aescbc:v1:key1:xxxx",
+            "no matching prefix found: the value begins with \"k8s:enc:aescbc:v1:key1:\"",
+        ),
         (
             b"k8s:enc:aesgcm:v1:key3:xxxx",
             "no matching key was found for the provided AES transformer: the value begins with \"key3:\"",
