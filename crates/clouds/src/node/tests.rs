@@ -226,6 +226,73 @@ fn labels_of_old_count_for_those_of_new() {
 
 /// Source: `TestGetNodeAddressesFromNodeIP` of upstream's `cloud-provider/node/helpers`. `i` is an InternalIP, `e` an
 /// ExternalIP, `I` and `E` are names, `h` is the host's.
+const GIVEN: [(&str, &str, &str, Option<&str>); 14] = [
+    ("one", "10.1.1.1", "i=10.1.1.1 h=a", Some("i=10.1.1.1 h=a")),
+    ("external", "55.55.55.55", "i=10.1.1.1 e=55.55.55.55 h=a", Some("e=55.55.55.55 i=10.1.1.1 h=a")),
+    (
+        "inside and outside the same",
+        "55.55.55.55",
+        "i=44.44.44.44 e=44.44.44.44 i=55.55.55.55 e=55.55.55.55 h=a",
+        Some("i=55.55.55.55 e=55.55.55.55 h=a"),
+    ),
+    (
+        "names",
+        "10.1.1.1",
+        "i=10.1.1.1 e=55.55.55.55 I=ip-10-1-1-1.internal E=ec2.example.com h=a",
+        Some("i=10.1.1.1 e=55.55.55.55 I=ip-10-1-1-1.internal E=ec2.example.com h=a"),
+    ),
+    (
+        "several inside",
+        "10.1.1.1",
+        "i=10.1.1.1 i=10.2.2.2 i=10.3.3.3 e=55.55.55.55 h=a",
+        Some("i=10.1.1.1 e=55.55.55.55 h=a"),
+    ),
+    ("unknown", "10.2.2.2", "i=10.1.1.1 e=55.55.55.55 h=a", None),
+    (
+        "written otherwise",
+        "2600:1f14:1d4:d101::ba3d",
+        "i=10.1.1.1 i=2600:1f14:1d4:d101:0:0:0:ba3d h=a",
+        Some("i=2600:1f14:1d4:d101:0:0:0:ba3d h=a"),
+    ),
+    ("two, of which the cloud has one", "10.1.1.1,fc01:1234::5678", "i=10.1.1.1 h=a", None),
+    (
+        "two",
+        "10.1.1.1,fc01:1234::5678",
+        "i=10.1.1.1 i=fc01:1234::5678 h=a",
+        Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
+    ),
+    (
+        "two, in the order that was given",
+        "10.1.1.1,fc01:1234::5678",
+        "i=fc01:1234::5678 i=10.1.1.1 h=a",
+        Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
+    ),
+    (
+        "two of several",
+        "10.1.1.1,fc01:1234::5678",
+        "i=10.1.1.1 i=10.1.1.2 i=fc01:1234::1234 i=fc01:1234::5678 h=a",
+        Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
+    ),
+    (
+        "two, and one outside",
+        "10.1.1.1,fc01:1234::5678",
+        "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::1234 i=fc01:1234::5678 h=a",
+        Some("i=10.1.1.1 i=fc01:1234::5678 e=55.55.55.55 h=a"),
+    ),
+    (
+        "two, and two outside",
+        "fc01:1234::5678,10.1.1.1",
+        "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::5678 e=2001:db1::1 h=a",
+        Some("i=fc01:1234::5678 i=10.1.1.1 e=55.55.55.55 e=2001:db1::1 h=a"),
+    ),
+    (
+        "one outside and one inside",
+        "55.55.55.55,fc01:1234::5678",
+        "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::5678 e=2001:db1::1 h=a",
+        Some("e=55.55.55.55 i=fc01:1234::5678 h=a"),
+    ),
+];
+
 #[test]
 fn addresses_that_were_given_are_chosen_as_upstreams_rows_have_it() {
     let read = |text: &str| -> Vec<(String, String)> {
@@ -239,72 +306,7 @@ fn addresses_that_were_given_are_chosen_as_upstreams_rows_have_it() {
         let all = text.split_whitespace().map(|word| word.split_once('=').unwrap());
         all.map(|(letter, address)| (kind(letter).to_owned(), address.to_owned())).collect()
     };
-    for (name, given, cloud, expect) in [
-        ("one", "10.1.1.1", "i=10.1.1.1 h=a", Some("i=10.1.1.1 h=a")),
-        ("external", "55.55.55.55", "i=10.1.1.1 e=55.55.55.55 h=a", Some("e=55.55.55.55 i=10.1.1.1 h=a")),
-        (
-            "inside and outside the same",
-            "55.55.55.55",
-            "i=44.44.44.44 e=44.44.44.44 i=55.55.55.55 e=55.55.55.55 h=a",
-            Some("i=55.55.55.55 e=55.55.55.55 h=a"),
-        ),
-        (
-            "names",
-            "10.1.1.1",
-            "i=10.1.1.1 e=55.55.55.55 I=ip-10-1-1-1.internal E=ec2.example.com h=a",
-            Some("i=10.1.1.1 e=55.55.55.55 I=ip-10-1-1-1.internal E=ec2.example.com h=a"),
-        ),
-        (
-            "several inside",
-            "10.1.1.1",
-            "i=10.1.1.1 i=10.2.2.2 i=10.3.3.3 e=55.55.55.55 h=a",
-            Some("i=10.1.1.1 e=55.55.55.55 h=a"),
-        ),
-        ("unknown", "10.2.2.2", "i=10.1.1.1 e=55.55.55.55 h=a", None),
-        (
-            "written otherwise",
-            "2600:1f14:1d4:d101::ba3d",
-            "i=10.1.1.1 i=2600:1f14:1d4:d101:0:0:0:ba3d h=a",
-            Some("i=2600:1f14:1d4:d101:0:0:0:ba3d h=a"),
-        ),
-        ("two, of which the cloud has one", "10.1.1.1,fc01:1234::5678", "i=10.1.1.1 h=a", None),
-        (
-            "two",
-            "10.1.1.1,fc01:1234::5678",
-            "i=10.1.1.1 i=fc01:1234::5678 h=a",
-            Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
-        ),
-        (
-            "two, in the order that was given",
-            "10.1.1.1,fc01:1234::5678",
-            "i=fc01:1234::5678 i=10.1.1.1 h=a",
-            Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
-        ),
-        (
-            "two of several",
-            "10.1.1.1,fc01:1234::5678",
-            "i=10.1.1.1 i=10.1.1.2 i=fc01:1234::1234 i=fc01:1234::5678 h=a",
-            Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
-        ),
-        (
-            "two, and one outside",
-            "10.1.1.1,fc01:1234::5678",
-            "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::1234 i=fc01:1234::5678 h=a",
-            Some("i=10.1.1.1 i=fc01:1234::5678 e=55.55.55.55 h=a"),
-        ),
-        (
-            "two, and two outside",
-            "fc01:1234::5678,10.1.1.1",
-            "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::5678 e=2001:db1::1 h=a",
-            Some("i=fc01:1234::5678 i=10.1.1.1 e=55.55.55.55 e=2001:db1::1 h=a"),
-        ),
-        (
-            "one outside and one inside",
-            "55.55.55.55,fc01:1234::5678",
-            "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::5678 e=2001:db1::1 h=a",
-            Some("e=55.55.55.55 i=fc01:1234::5678 h=a"),
-        ),
-    ] {
+    for (name, given, cloud, expect) in GIVEN {
         let node: Arc<Node> = parse(&format!(
             "{{metadata: {{name: a, annotations: {{alpha.kubernetes.io/provided-node-ip: '{given}'}}}}}}"
         ));

@@ -380,6 +380,11 @@ fn fields_of_plugins_are_as_upstreams_rows_have_them() {
     for version in ["apiVersion: v1", "apiVersion: ''", "apiVersion: "] {
         check(version, old);
     }
+}
+
+/// Source: `TestKMSProviderCacheSize` of upstream, for what is not served.
+#[test]
+fn caches_of_old_plugins_are_as_upstreams_rows_have_them() {
     for (cachesize, expect) in [
         (10, ""),
         (-1, ""),

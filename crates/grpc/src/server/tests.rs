@@ -146,7 +146,9 @@ impl Router for Odd {
             "/odd/refuse" => unary(request, |(): ()| {
                 async { Err::<(), Status>(Status::failed_precondition("not\nnow")) }.boxed()
             }),
-            "/odd/panic" => unary(request, |(): ()| async { Ok::<(), Status>(Vec::new()[0]) }.boxed()),
+            "/odd/panic" => {
+                unary(request, |(): ()| async { Err::<(), Status>(Vec::new().remove(0)) }.boxed())
+            }
             "/odd/never" => unary(request, |(): ()| std::future::pending::<Result<(), Status>>().boxed()),
             _ => unknown(path),
         }

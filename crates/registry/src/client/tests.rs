@@ -170,9 +170,12 @@ impl Row {
     }
 }
 
+const WITH_PASSWORD: &str = "HEAD /v2/a/manifests/1 Basic dTpw";
+const WITH_TOKEN: &str = "HEAD /v2/a/manifests/1 Bearer good";
+
 #[tokio::test]
 async fn registries_are_told_who_asks_as_they_want_to_be_told() {
-    let (basic, bearer) = ("HEAD /v2/a/manifests/1 Basic dTpw", "HEAD /v2/a/manifests/1 Bearer good");
+    let (basic, bearer) = (WITH_PASSWORD, WITH_TOKEN);
     let anonymous = format!("GET /token?service=s&{NEEDED}");
     let with_password = format!("{anonymous}&account=u Basic dTpw");
     let refresh =
@@ -212,6 +215,18 @@ async fn registries_are_told_who_asks_as_they_want_to_be_told() {
             .challenge("Bearer realm=\"http://HOST/token?x=y\"")
             .then(&format!("GET /token?x=y&{NEEDED}"))
             .then(bearer),
+    ];
+    for row in rows {
+        row.check().await;
+    }
+}
+
+#[tokio::test]
+async fn services_that_give_no_token_are_told() {
+    let bearer = WITH_TOKEN;
+    let anonymous = format!("GET /token?service=s&{NEEDED}");
+    let with_password = format!("{anonymous}&account=u Basic dTpw");
+    let rows = vec![
         Row::new("a good token that is not enough", None, "Bearer better")
             .then(&anonymous)
             .then(bearer)

@@ -122,7 +122,7 @@ fn numbers_of_streams_have_31_bits_and_flags_one_that_counts() {
             Frame::Data { stream: 0, fin: true, bytes: Bytes::from_static(b"x") },
         ),
     ] {
-        assert_eq!(decode(&bytes, 100).unwrap(), [expect.clone()], "{expect:?}");
+        assert_eq!(decode(&bytes, 100).unwrap(), std::slice::from_ref(&expect), "{expect:?}");
     }
 }
 

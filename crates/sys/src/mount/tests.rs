@@ -69,14 +69,31 @@ fn an_overlay_shows_both_layers_and_is_gone_after_detach() {
     unmount(&merged).unwrap();
 }
 
+/// A line, and its ID, root, target, options, whether it is shared and a slave, kind, source and options of the kind.
+type Line<'a> = (&'a str, u32, &'a str, &'a str, &'a str, (bool, bool), [&'a str; 3]);
+
+fn check_lines(rows: &[Line<'_>]) {
+    for &(line, id, root, target, options, tags, rest) in rows {
+        let mount = parse_mountinfo_line(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+        assert_eq!((mount.id, &mount.root, &mount.target), (id, &root.into(), &target.into()), "{line}");
+        assert_eq!(
+            (mount.options.as_str(), mount.is_shared, mount.is_slave),
+            (options, tags.0, tags.1),
+            "{line}"
+        );
+        assert_eq!([mount.fs_type, mount.source, mount.super_options], rest.map(str::to_owned), "{line}");
+    }
+}
+
 /// Source: `TestParseMountInfo` of upstream's `k8s.io/mount-utils`.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn lines_of_mountinfo_are_read_as_upstreams_rows_have_them() {
     let kubelet = "/var/lib/kubelet/plugins/kubernetes.io/iscsi/iface-default/127.0.0.1:3260-iqn.2003-01.org.linux-iscsi.f21.x8664:sn.4b0aae584f7c-lun-0";
     let iscsi = format!(
         "761 60 8:0 / {kubelet} rw,relatime shared:421 - ext4 /dev/sda rw,context=\"system_u:object_r:container_file_t:s0:c314,c894\",data=ordered"
     );
-    for (line, id, root, target, options, tags, rest) in [
+    check_lines(&[
         (
             "189 80 8:1 /var/lib/kubelet /var/lib/kubelet rw,relatime shared:30 - ext4 /dev/sda1 rw,commit=30,data=ordered",
             189,
@@ -144,7 +161,12 @@ fn lines_of_mountinfo_are_read_as_upstreams_rows_have_them() {
                 "rw,context=\"system_u:object_r:container_file_t:s0:c314,c894\",data=ordered",
             ],
         ),
-        // What those rows leave open.
+    ]);
+}
+
+#[test]
+fn blanks_dashes_and_escapes_of_mountinfo_are_read() {
+    check_lines(&[
         ("1 0 0:1 / /a rw -  - - rw", 1, "/", "/a", "rw", (false, false), ["", "-", "-"]),
         (
             "1 0 0:1 / /a\\040-\\040b rw - tmpfs  rw",
@@ -165,16 +187,7 @@ fn lines_of_mountinfo_are_read_as_upstreams_rows_have_them() {
             ["fuse.a\\b", "a b", "rw"],
         ),
         ("1 0 0:1 / /a rw - tmpfs tmpfs", 1, "/", "/a", "rw", (false, false), ["tmpfs", "tmpfs", ""]),
-    ] {
-        let mount = parse_mountinfo_line(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
-        assert_eq!((mount.id, &mount.root, &mount.target), (id, &root.into(), &target.into()), "{line}");
-        assert_eq!(
-            (mount.options.as_str(), mount.is_shared, mount.is_slave),
-            (options, tags.0, tags.1),
-            "{line}"
-        );
-        assert_eq!([mount.fs_type, mount.source, mount.super_options], rest.map(str::to_owned), "{line}");
-    }
+    ]);
 }
 
 /// Source: `TestBadParseMountInfo` of upstream's `k8s.io/mount-utils`.
