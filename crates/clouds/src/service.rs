@@ -93,6 +93,11 @@ struct Snapshot {
 }
 
 fn of_service(change: &Change<Service>, _: &Informers) -> Vec<String> {
+    if is_news(change) { vec![change.key.clone()] } else { Vec::new() }
+}
+
+/// What is looked at of a Service that is a load balancer's, or was one's.
+fn is_news(change: &Change<Service>) -> bool {
     let facts = |service: &Arc<Service>| {
         // A finalizer of ours that comes or goes is no news.
         (facts(service), status::of(service), service.metadata.deletion_timestamp.is_some())
@@ -102,7 +107,7 @@ fn of_service(change: &Change<Service>, _: &Informers) -> Vec<String> {
     let is_ours = old.is_some_and(is_concerned) || new.is_some_and(is_concerned);
     let wants = |service: Option<&Arc<Service>>| service.is_some_and(|service| is_wanted(service));
     let is_same = wants(old) == wants(new) && old.map(facts) == new.map(facts);
-    if is_ours && !is_same { vec![change.key.clone()] } else { Vec::new() }
+    is_ours && !is_same
 }
 
 /// Load balancers lead to other Nodes when one comes, goes, takes part no more or gets its name in the cloud.

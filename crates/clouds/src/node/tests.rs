@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::RefusalKind;
-use crate::fixture::{noon, parse, render, render_outcome};
+use crate::fixture::{change, noon, parse, render, render_outcome};
 
 const TAINTED: &str = "{metadata: {name: a, uid: u, labels: {mine: kept}},
     spec: {taints: [{key: other, effect: NoExecute},
@@ -319,5 +319,29 @@ fn addresses_that_were_given_are_chosen_as_upstreams_rows_have_it() {
             list[1..].iter().map(|one| (text(one, "type"), text(one, "address"))).collect::<Vec<_>>()
         });
         assert_eq!(found, expect.map(read), "{name}");
+    }
+}
+
+#[test]
+fn heartbeats_wake_nobody() {
+    let usual = "{metadata: {name: a, uid: u, labels: {x: y}}, spec: {providerID: p, taints: [{key: t, effect: NoExecute}]}}";
+    for (new, expect) in [
+        (usual.to_owned(), false),
+        (usual.replace("name: a", "name: a, resourceVersion: '8', annotations: {x: y}"), false),
+        (usual.replace("spec:", "status: {conditions: [{type: Ready, status: 'False'}]}, spec:"), false),
+        (usual.replace("providerID: p", "providerID: p, podCIDR: 10.0.0.0/24, unschedulable: true"), false),
+        (usual.replace("uid: u", "uid: v"), true),
+        (usual.replace("x: y", "x: z"), true),
+        (usual.replace("providerID: p", "providerID: q"), true),
+        (usual.replace("NoExecute", "NoSchedule"), true),
+        (
+            usual
+                .replace("uid: u", "uid: u, annotations: {alpha.kubernetes.io/provided-node-ip: '10.0.0.1'}"),
+            true,
+        ),
+        (String::new(), true),
+    ] {
+        assert_eq!(is_news(&change(usual, &new)), expect, "{new}");
+        assert_eq!(is_news(&change(&new, usual)), expect, "back from {new}");
     }
 }

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::RefusalKind;
-use crate::fixture::{noon, parse, render};
+use crate::fixture::{change, noon, parse, render};
 use machinery::net::Cidr;
 
 fn node(name: &str, ranges: &str, more: &str) -> Arc<Node> {
@@ -200,5 +200,26 @@ fn routes_come_to_be_as_upstreams_rows_have_them() {
         assert_eq!((count("DeleteRoute"), count("CreateRoute")), (deleted, created), "{name}: {told}");
         let (last_deleted, first_created) = (told.rfind("DeleteRoute"), told.find("CreateRoute"));
         assert!(first_created.is_none() || last_deleted < first_created, "{name}: those that go, go first");
+    }
+}
+
+/// Source: `TestHandleNodeUpdate` of upstream's route controller. Who compares again after a time needs no such event.
+#[test]
+fn other_ranges_and_addresses_are_news() {
+    let usual = "{metadata: {name: a, uid: u}, spec: {podCIDRs: [10.0.0.0/24, 'fd00::/64']},
+                  status: {addresses: [{type: InternalIP, address: 10.1.1.1}]}}";
+    for (new, expect) in [
+        (usual.to_owned(), false),
+        (usual.replace("uid: u", "uid: u, resourceVersion: '8', labels: {x: y}"), false),
+        (usual.replace("status: {", "status: {conditions: [{type: Ready, status: 'False'}], "), false),
+        (usual.replace("10.0.0.0/24, ", ""), true),
+        (usual.replace("10.0.0.0/24, 'fd00::/64'", "'fd00::/64', 10.0.0.0/24"), true),
+        (usual.replace("10.1.1.1", "10.1.1.2"), true),
+        (usual.replace("InternalIP", "ExternalIP"), true),
+        (usual.replace("uid: u", "uid: v"), true),
+        (String::new(), true),
+    ] {
+        assert_eq!(is_news(&change(usual, &new)), expect, "{new}");
+        assert_eq!(is_news(&change(&new, usual)), expect, "back from {new}");
     }
 }

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::fixture::{parse, render, render_outcome};
+use crate::fixture::{change, parse, render, render_outcome};
 
 const HELD: &str = "finalizers: [service.kubernetes.io/load-balancer-cleanup]";
 
@@ -380,4 +380,44 @@ fn a_load_balancer_is_left_where_a_finalizer_says_so() {
         let service = parse(&format!("{{metadata: {{name: web, {meta}}}, spec: {{{spec}}}}}"));
         assert_eq!(is_left(&service), expect, "{name}");
     }
+}
+
+#[test]
+fn only_what_concerns_its_load_balancer_is_news_of_a_service() {
+    let text = |meta: &str, spec: &str, status: &str| {
+        format!(
+            "{{metadata: {{name: web, namespace: d, uid: u, {meta}}}, spec: {{{spec}}}, status: {{loadBalancer: {{{status}}}}}}}"
+        )
+    };
+    let balanced = "type: LoadBalancer, ports: [{port: 80, nodePort: 30080}]";
+    let usual = text("", balanced, "");
+    for (new, expect) in [
+        (usual.clone(), false),
+        (text("labels: {x: y}, resourceVersion: '9'", balanced, ""), false),
+        (text(HELD, balanced, ""), false),
+        (text("", &format!("{balanced}, clusterIPs: [10.0.0.1]"), ""), false),
+        (text("annotations: {x: y}", balanced, ""), true),
+        (text("", balanced, "ingress: [{ip: 1.2.3.4}]"), true),
+        (text("", &balanced.replace("30080", "30081"), ""), true),
+        (text("", &format!("{balanced}, loadBalancerClass: a.example/b"), ""), true),
+        (text("", &balanced.replace("LoadBalancer", "NodePort"), ""), true),
+        (text("deletionTimestamp: '2026-01-01T12:00:00Z'", balanced, ""), true),
+        (String::new(), true),
+    ] {
+        assert_eq!(is_news(&change(&usual, &new)), expect, "{new}");
+        assert_eq!(is_news(&change(&new, &usual)), expect, "back from {new}");
+    }
+    // Whoever never had one is nobody's, whatever changes.
+    for spec in [
+        "type: ClusterIP",
+        "type: NodePort",
+        "type: ExternalName",
+        &format!("{balanced}, loadBalancerClass: a/b"),
+    ] {
+        assert!(!is_news(&change("", &text("", spec, ""))), "{spec}");
+        assert!(!is_news(&change(&text("", spec, ""), &text("annotations: {x: y}", spec, ""))), "{spec}");
+    }
+    let left = text(HELD, "type: ClusterIP", "");
+    assert!(is_news(&change("", &left)), "a load balancer is left");
+    assert!(!is_news(&change(&left, &left)));
 }
