@@ -356,6 +356,10 @@ fn expressions_are_what_nft_takes_them_for() {
             ),
         ],
     );
+}
+
+#[test]
+fn expressions_of_ipv6_are_what_nft_takes_them_for() {
     let of = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
     check_words(
         TableFamily::Ipv6,
