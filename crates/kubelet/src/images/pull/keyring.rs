@@ -11,6 +11,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use cri::v1;
 use k8s_openapi::api::core::v1::Secret;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 /// The key of credentials for images that name no registry.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
@@ -39,11 +40,8 @@ pub(crate) struct Keyring {
     entries: BTreeMap<String, Vec<Credential>>,
 }
 
-#[derive(Deserialize)]
-struct DockerConfigJson {
-    #[serde(default, deserialize_with = "or_null")]
-    auths: BTreeMap<String, Option<Entry>>,
-}
+/// A JSON object. Structures are read from one and from nothing else: serde would take a list for the fields in order.
+type Fields = serde_json::Map<String, Value>;
 
 /// As a secret has it, and as it is hashed.
 #[derive(Default, Deserialize, Serialize)]
@@ -77,13 +75,15 @@ impl Keyring {
             };
             let read = match secret.type_.as_deref() {
                 Some("kubernetes.io/dockerconfigjson") => data(".dockerconfigjson").map(|bytes| {
-                    serde_json::from_slice::<DockerConfigJson>(bytes).map(|config| config.auths)
+                    let mut config: Fields = serde_json::from_slice(bytes)?;
+                    or_null(config.remove("auths").unwrap_or_default())
                 }),
-                Some("kubernetes.io/dockercfg") => data(".dockercfg").map(serde_json::from_slice),
+                Some("kubernetes.io/dockercfg") => data(".dockercfg").map(serde_json::from_slice::<Fields>),
                 _ => None,
             };
             for (location, entry) in read.transpose()?.into_iter().flatten() {
-                keyring.add(&location, entry.unwrap_or_default(), secret)?;
+                let fields: Fields = or_null(entry)?;
+                keyring.add(&location, serde_json::from_value(fields.into())?, secret)?;
             }
         }
         Ok(keyring)

@@ -135,6 +135,12 @@ fn entries_are_read_as_upstream_reads_them() {
         ("no text", r#"{"email": false}"#, None),
         ("a number", r#"{"password": 5}"#, None),
         ("a list", "[]", None),
+        ("a list of fields", r#"["foo", "bar", "", ""]"#, None),
+        (
+            "twice, the last counts",
+            r#"{"username": "a", "username": "foo", "password": "bar"}"#,
+            Some(("foo", "bar")),
+        ),
         ("nothing", "null", Some(("", ""))),
         ("no fields", "{}", Some(("", ""))),
         ("empty fields", r#"{"username": null, "password": null, "auth": null}"#, Some(("", ""))),
@@ -150,6 +156,17 @@ fn entries_are_read_as_upstream_reads_them() {
             let found = found.as_ref().map(|(name, word)| (name.as_str(), word.as_str()));
             assert_eq!(found, expect, "{name} in {kind}");
         }
+    }
+    for (kind, text) in [
+        ("dockercfg", "[]"),
+        ("dockercfg", r#""text""#),
+        ("dockerconfigjson", "[]"),
+        ("dockerconfigjson", r#"[{"r": {"auth": "Zm9vOmJhcg=="}}]"#),
+        ("dockerconfigjson", r#"{"auths": []}"#),
+        ("dockerconfigjson", r#"{"auths": 7}"#),
+    ] {
+        let keyring = Keyring::of(&[secret(kind, &format!(".{kind}"), text)]);
+        assert!(keyring.is_err(), "{text} in {kind}");
     }
     let wrong = Keyring::of(&[secret("dockercfg", ".dockercfg", r#"{"r": {"auth": "cGFudHM="}}"#)]);
     assert_eq!(
