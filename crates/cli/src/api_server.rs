@@ -1,6 +1,8 @@
 //! Flags of the API server inside `server` and `up`. Names are kube-apiserver's.
 
 mod service_accounts;
+#[cfg(test)]
+mod tests;
 mod webhooks;
 
 use std::path::PathBuf;

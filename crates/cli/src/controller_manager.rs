@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value};
 
 use crate::duration::GoDuration;
+use crate::switch::switch;
 use crate::value_error::{ArgumentError, ValueError};
 pub use rows::FLAGS;
 
@@ -97,7 +98,7 @@ impl Flag {
                 Ok(number) if (low..=high).contains(&number) => number.into(),
                 _ => return between(&low, &high),
             },
-            Form::Switch => text.parse::<bool>().map_err(|_| ValueError::must(text, "true or false"))?.into(),
+            Form::Switch => switch(text).ok_or_else(|| ValueError::must(text, "true or false"))?.into(),
             Form::Text => text.into(),
         };
         match self.effect {

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::cloud_provider::CloudProvider;
+use crate::switch::switch;
 use crate::value_error::{ArgumentError, ValueError};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use machinery::names;
 use serde_json::{Map, Value, json};
 
 /// How a flag's text becomes a field's value.
@@ -22,11 +24,13 @@ enum Form {
     Flag,
     /// Texts with commas between them.
     List,
+    /// Taints with commas between them.
+    Taints,
     /// Names and values, with this between them and commas between pairs.
     Map(char),
 }
 
-use Form::{Flag, List, Map as Pairs, Number, Text};
+use Form::{Flag, List, Map as Pairs, Number, Taints, Text};
 
 /// Flag, field, form, help.
 const FLAGS: &[(&str, &str, Form, &str)] = &[
@@ -119,7 +123,7 @@ const FLAGS: &[(&str, &str, Form, &str)] = &[
     (
         "register-with-taints",
         "registerWithTaints",
-        List,
+        Taints,
         "Taints that the Node is registered with, as key=value:Effect",
     ),
     (
@@ -206,19 +210,40 @@ impl ConfigurationArgs {
     }
 }
 
-/// `a=b,c=d`. Source: `KubeletFlags.ValidateKubeletFlags`.
+/// Labels of Kubernetes' own that a Node may give itself. Source: `kubeletLabels` of `k8s.io/kubelet/pkg/apis`.
+const OWN_LABELS: [&str; 11] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+];
+
+/// `a=b,c=d`. Source: `ValidateKubeletFlags`.
 fn labels(text: &str) -> Result<BTreeMap<String, String>, ValueError> {
     let label = |part: &str| {
-        let pair = part.split_once('=');
+        let pair = part.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
         let (key, value) = pair.ok_or_else(|| ValueError::must(part, "KEY=VALUE, such as disk=ssd"))?;
-        let domain = key.rsplit_once('/').map_or("", |(domain, _)| domain);
-        let is_in = |of: &str| domain == of || domain.ends_with(&format!(".{of}"));
+        if key.is_empty() {
+            return Err(ValueError::NoKey(part.to_owned()));
+        }
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        let is_in =
+            |of: &str| domain.strip_suffix(of).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
         let is_free = is_in("node.kubernetes.io") || is_in("kubelet.kubernetes.io");
-        if (is_in("kubernetes.io") || is_in("k8s.io")) && !is_free {
+        if (is_in("kubernetes.io") || is_in("k8s.io")) && !is_free && !OWN_LABELS.contains(&key) {
             return Err(ValueError::Label(key.to_owned()));
         }
-        let (key, value) = (key.to_owned(), value.to_owned());
-        if key.is_empty() { Err(ValueError::NoKey(part.to_owned())) } else { Ok((key, value)) }
+        match names::qualified_name(key).into_iter().chain(names::label_value(value)).next() {
+            Some(why) => Err(ValueError::Flaw(part.to_owned(), format!("must be a sound label: {why}"))),
+            None => Ok((key.to_owned(), value.to_owned())),
+        }
     };
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(label).collect()
 }
@@ -228,14 +253,18 @@ fn read(form: Form, text: &str) -> Result<Value, ValueError> {
     Ok(match form {
         Text => text.into(),
         Number => text.parse::<i64>().map_err(|_| ValueError::Number(text.to_owned()))?.into(),
-        Flag => text.parse::<bool>().map_err(|_| ValueError::must(text, "true or false"))?.into(),
+        Flag => switch(text).ok_or_else(|| ValueError::must(text, "true or false"))?.into(),
         List => parts().collect::<Vec<_>>().into(),
+        Taints => match crate::taint::first_flaw(parts()) {
+            Some((taint, flaw)) => return Err(ValueError::Flaw(taint.to_owned(), flaw)),
+            None => parts().collect::<Vec<_>>().into(),
+        },
         Pairs(between) => {
             let pair = |part: &str| -> Result<(String, Value), ValueError> {
                 let pair = part.split_once(between);
                 let no_pair = || ValueError::must(part, format!("NAME{between}VALUE"));
                 let (name, value) = pair.ok_or_else(no_pair)?;
-                Ok((name.to_owned(), json!(value)))
+                Ok((name.trim().to_owned(), json!(value.trim())))
             };
             Value::Object(parts().map(pair).collect::<Result<_, _>>()?)
         }
@@ -311,61 +340,4 @@ impl FromArgMatches for ConfigurationArgs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_become_fields() {
-        let pairs = [
-            "max-pods=20",
-            "--eviction-hard=memory.available<1Gi,nodefs.available<5%",
-            "kube-reserved=cpu=200m,memory=500Mi",
-            "config=/etc/kubelet.yaml",
-            "root-dir=/var/lib/kubelet",
-            "seccomp-default=false",
-            "node-labels=disk=ssd,zone=a",
-            "node-labels=node.kubernetes.io/rack=1",
-            "port=10260",
-            "cloud-provider=external",
-            "provider-id=example://zone-a/i-1",
-            "allowed-unsafe-sysctls=kernel.msg*,net.core.somaxconn",
-        ];
-        let args = ConfigurationArgs::from_pairs(&pairs.map(str::to_owned)).unwrap();
-        assert_eq!(args.config, Some("/etc/kubelet.yaml".into()));
-        assert_eq!(args.root_dir, Some("/var/lib/kubelet".into()));
-        assert_eq!(args.node_labels.len(), 3);
-        assert_eq!(args.port, Some(10_260));
-        assert_eq!(args.cloud_provider, CloudProvider::External);
-        assert_eq!(
-            args.fields,
-            json!({
-                "providerID": "example://zone-a/i-1",
-                "maxPods": 20,
-                "evictionHard": {"memory.available": "1Gi", "nodefs.available": "5%"},
-                "kubeReserved": {"cpu": "200m", "memory": "500Mi"},
-                "seccompDefault": false,
-                "allowedUnsafeSysctls": ["kernel.msg*", "net.core.somaxconn"],
-            })
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_is_told() {
-        for (argument, expect) in [
-            ("max-pods", "must be NAME=VALUE"),
-            ("max-pots=1", "the kubelet has no such flag"),
-            ("max-pods=many", "is no whole number"),
-            ("kube-reserved=cpu", "must be NAME=VALUE"),
-            ("node-labels=disk", "must be KEY=VALUE"),
-            ("node-labels==ssd", "has no key"),
-            ("node-labels=node-role.kubernetes.io/control-plane=", "may not give itself"),
-            ("cloud-provider=aws", "\"aws\" must be \"\" or \"external\""),
-            ("cloud-provider=External", "must be \"\" or \"external\""),
-            ("port=0", "between 1 and 65535"),
-            ("port=70000", "between 1 and 65535"),
-        ] {
-            let error = ConfigurationArgs::from_pairs(&[argument.to_owned()]).unwrap_err().to_string();
-            assert!(error.contains(argument) && error.contains(expect), "{error}");
-        }
-    }
-}
+mod tests;

@@ -12,6 +12,8 @@ pub mod kubelet;
 pub mod progress;
 pub mod screen;
 pub mod status;
+mod switch;
+mod taint;
 pub mod trace;
 pub mod usage_error;
 pub mod validate;

@@ -205,15 +205,10 @@ fn nodes_cidr(args: &ServerArgs, cidrs: Cidrs) -> Result<(), UsageError> {
 
 /// Flags of the kubelet are known before anything starts.
 fn kubelet(args: &ServerArgs) -> Result<(), UsageError> {
-    for taint in &args.registration.node_taint {
-        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        let effect = taint.rsplit_once(':').filter(|(key, _)| !key.is_empty()).map(|(_, effect)| effect);
-        if !effect.is_some_and(|effect| effects.contains(&effect)) {
-            return Err(UsageError(format!(
-                "--node-taint {taint} must be KEY=VALUE:EFFECT with an effect of {}",
-                effects.join(", ")
-            )));
-        }
+    if let Some((taint, flaw)) =
+        crate::taint::first_flaw(args.registration.node_taint.iter().map(String::as_str))
+    {
+        return Err(UsageError(format!("--node-taint {taint} {flaw}")));
     }
     let arguments = args.registration.kubelet_args(&args.kubelet_arg);
     let read = crate::kubelet::ConfigurationArgs::from_pairs(&arguments);

@@ -25,6 +25,9 @@ pub enum ValueError {
     /// It is a label that only others may give a Node.
     #[error("a Node may not give itself the label {0}; use `kubectl label nodes`")]
     Label(String),
+    /// It is no label, or no taint, and why.
+    #[error("{0:?} {1}")]
+    Flaw(String, String),
     /// It is no port.
     #[error("must be between 1 and 65535")]
     Port,

@@ -3,13 +3,19 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use controller::{Action, Outcome, Plan};
+use controller::{Action, Change, Outcome, Plan};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
 /// Reads one YAML object.
 pub(crate) fn parse<T: DeserializeOwned>(yaml: &str) -> Arc<T> {
     Arc::new(serde_saphyr::from_str(yaml).unwrap())
+}
+
+/// A change from one object to another; an empty text is none.
+pub(crate) fn change<K: DeserializeOwned>(old: &str, new: &str) -> Change<K> {
+    let read = |yaml: &str| (!yaml.is_empty()).then(|| parse(yaml));
+    Change { key: "a".to_owned(), old: read(old), new: read(new), revision: 1 }
 }
 
 /// Noon of a day long ago.

@@ -64,17 +64,18 @@ pub(crate) const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What is looked at of a Node: heartbeats wake nobody.
 fn of_node(change: &Change<Node>, _: &Informers) -> Vec<String> {
+    if is_news(change) { vec![change.key.clone()] } else { Vec::new() }
+}
+
+/// What is looked at of a Node: heartbeats wake nobody.
+fn is_news(change: &Change<Node>) -> bool {
     let facts = |node: &Arc<Node>| {
         let told = node.metadata.annotations.as_ref().and_then(|all| all.get(address::PROVIDED).cloned());
         let spec = node.spec.clone().unwrap_or_default();
         (node.metadata.uid.clone(), node.metadata.labels.clone(), told, spec.taints, spec.provider_id)
     };
-    match change.old.as_ref().map(facts) == change.new.as_ref().map(facts) {
-        true => Vec::new(),
-        false => vec![change.key.clone()],
-    }
+    change.old.as_ref().map(facts) != change.new.as_ref().map(facts)
 }
 
 /// Decides for one Node; `asked` is when the cloud was last asked for its addresses.

@@ -40,13 +40,14 @@ pub(crate) const CONTROLLER: Controller = Controller {
     },
 };
 
-/// What is looked at of a Node: heartbeats wake nobody.
 fn of_node(change: &Change<Node>, _: &Informers) -> Vec<String> {
+    if is_news(change) { vec![change.key.clone()] } else { Vec::new() }
+}
+
+/// What is looked at of a Node: heartbeats wake nobody.
+fn is_news(change: &Change<Node>) -> bool {
     let facts = |node: &Arc<Node>| (node.metadata.uid.clone(), is_ready(node), is_shut_down(node));
-    match change.old.as_ref().map(facts) == change.new.as_ref().map(facts) {
-        true => Vec::new(),
-        false => vec![change.key.clone()],
-    }
+    change.old.as_ref().map(facts) != change.new.as_ref().map(facts)
 }
 
 fn is_shut_down(node: &Node) -> bool {

@@ -34,13 +34,14 @@ pub(crate) const CONTROLLER: Controller = Controller {
     reconcile: |informers, _, _| plan(&Cloud::options(informers)),
 };
 
-/// A Node that comes or goes, or gets other ranges or addresses. Source: `handleNodeUpdate`.
 fn of_node(change: &Change<Node>, _: &Informers) -> Vec<String> {
+    if is_news(change) { vec![KEY.to_owned()] } else { Vec::new() }
+}
+
+/// A Node that comes or goes, or gets other ranges or addresses. Source: `handleNodeUpdate`.
+fn is_news(change: &Change<Node>) -> bool {
     let facts = |node: &Arc<Node>| (uid(&node.metadata).to_owned(), ranges(node), addresses(node));
-    match change.old.as_ref().map(facts) == change.new.as_ref().map(facts) {
-        true => Vec::new(),
-        false => vec![KEY.to_owned()],
-    }
+    change.old.as_ref().map(facts) != change.new.as_ref().map(facts)
 }
 
 /// The ranges of a Node's Pods.

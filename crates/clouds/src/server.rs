@@ -1,5 +1,8 @@
 //! The other side: a provider behind a unix socket, for those that are written in Rust.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use controller::load_balancer::is_candidate;
+use controller::load_balancer::{is_candidate, is_included};
 use controller::metadata::{key, name, namespace, uid};
 use controller::{Action, Change, Controller, EventType, Informers, Outcome, Patch, Plan, Source};
 use futures::FutureExt;
@@ -93,6 +93,11 @@ struct Snapshot {
 }
 
 fn of_service(change: &Change<Service>, _: &Informers) -> Vec<String> {
+    if is_news(change) { vec![change.key.clone()] } else { Vec::new() }
+}
+
+/// What is looked at of a Service that is a load balancer's, or was one's.
+fn is_news(change: &Change<Service>) -> bool {
     let facts = |service: &Arc<Service>| {
         // A finalizer of ours that comes or goes is no news.
         (facts(service), status::of(service), service.metadata.deletion_timestamp.is_some())
@@ -102,17 +107,23 @@ fn of_service(change: &Change<Service>, _: &Informers) -> Vec<String> {
     let is_ours = old.is_some_and(is_concerned) || new.is_some_and(is_concerned);
     let wants = |service: Option<&Arc<Service>>| service.is_some_and(|service| is_wanted(service));
     let is_same = wants(old) == wants(new) && old.map(facts) == new.map(facts);
-    if is_ours && !is_same { vec![change.key.clone()] } else { Vec::new() }
+    is_ours && !is_same
 }
 
 /// Load balancers lead to other Nodes when one comes, goes, takes part no more or gets its name in the cloud.
 fn of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
-    let facts = |node: &Arc<Node>| is_candidate(node).then(|| provider_id(node).to_owned());
-    if change.old.as_ref().and_then(facts) == change.new.as_ref().and_then(facts) {
+    if !concerns_load_balancers(change) {
         return Vec::new();
     }
     let services = informers.informer::<Service>().list();
     services.iter().filter(|service| is_wanted(service)).map(|service| key(&service.metadata)).collect()
+}
+
+/// A Node that is about to go is no news: its load balancers see by their own checks that it drains, and connections to it
+/// end in order (KEP-3458). Source: `shouldSyncUpdatedNode`.
+fn concerns_load_balancers(change: &Change<Node>) -> bool {
+    let facts = |node: &Arc<Node>| (is_included(node), provider_id(node).to_owned());
+    change.old.as_ref().map(facts) != change.new.as_ref().map(facts)
 }
 
 fn kind_and_class(service: &Service) -> (Option<&str>, Option<&str>) {

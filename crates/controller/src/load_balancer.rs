@@ -34,8 +34,13 @@ pub fn has_pool_address(service: &Service) -> bool {
 
 /// `true` if a Node may be behind load balancers at all. Source: `stableNodeSetPredicates` of the service controller.
 pub fn is_candidate(node: &Node) -> bool {
+    !is_going(node) && is_included(node)
+}
+
+/// `true` unless a Node is kept out of load balancers by its label. Source: `nodeIncludedPredicate`.
+pub fn is_included(node: &Node) -> bool {
     let labels = node.metadata.labels.as_ref();
-    !is_going(node) && !labels.is_some_and(|labels| labels.contains_key(EXCLUDED_LABEL))
+    !labels.is_some_and(|labels| labels.contains_key(EXCLUDED_LABEL))
 }
 
 /// `true` if a Node is deleted, or is about to be.

@@ -15,6 +15,9 @@ use grpc::{Answer, Asked, Router};
 use crate::calls::{controller_calls, identity_calls, node_calls, registration_calls};
 use crate::{CSI_PLUGIN, Result, Status, registration};
 
+#[cfg(test)]
+mod tests;
+
 macro_rules! service {
     ($trait:ident $service:literal $module:ident $($name:literal $method:ident $request:ident $response:ident;)*) => {
         #[doc = concat!("Source: `service ", $service, "`. A call without an implementation is unimplemented.")]

@@ -253,3 +253,129 @@ impl Seed {
         self.key(info).ok_or(OpenError::TooShort)?.open(rest, place)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn ciphers() -> Vec<(&'static str, Cipher)> {
+        vec![
+            ("cbc", Cipher::Cbc(Cbc::new(&KEY).unwrap())),
+            ("gcm", Cipher::Gcm(Box::new(Gcm::new(&KEY).unwrap()))),
+            ("secretbox", Cipher::secretbox(&KEY)),
+        ]
+    }
+
+    /// Source: PKCS#7 (RFC 5652, section 6.3); the end of `cbc.TransformFromStorage` of upstream.
+    #[test]
+    fn padding_is_as_long_as_it_says_and_says_so_in_every_byte() {
+        let padded = |plain: &[u8], padding: &[u8]| unpadded(&[plain, padding].concat());
+        let told = |plain: &[u8], padding: &[u8]| padded(plain, padding).unwrap_err().to_string();
+        for length in 1..=16_u8 {
+            let plain = vec![b'x'; 16 - usize::from(length)];
+            assert_eq!(padded(&plain, &vec![length; usize::from(length)]).unwrap(), plain.len(), "{length}");
+        }
+        // Longer than a block it is still one, as upstream takes it.
+        assert_eq!(padded(b"", &[32; 32]).unwrap(), 0);
+        let (none, broken) = ("invalid PKCS7 data (empty or not padded)", "invalid padding on input");
+        assert_eq!(told(b"", b""), none);
+        assert_eq!(told(b"fifteen letters", &[0]), none);
+        assert_eq!(told(b"fifteen letters", &[17]), none);
+        assert_eq!(told(b"fifteen letters", &[255]), none);
+        assert_eq!(told(b"fifteen letters", &[2]), broken);
+        assert_eq!(told(b"twelve bytes", &[4, 4, 3, 4]), broken);
+        assert_eq!(told(b"twelve bytes", &[3, 4, 4, 4]), broken);
+    }
+
+    #[test]
+    fn what_is_too_short_is_told_from_what_is_forged() {
+        let (short, forged) =
+            ("the stored data was shorter than the required size", "cipher: message authentication failed");
+        let blocks = "the stored data is not a multiple of the block size";
+        for (name, cipher) in ciphers() {
+            let told = |length: usize| cipher.open(&vec![0; length], b"place").unwrap_err().to_string();
+            let rows: &[(usize, &str)] = match name {
+                "cbc" => &[(0, short), (15, short), (17, blocks), (31, blocks), (33, blocks)],
+                "gcm" => &[(0, short), (11, short), (12, forged), (27, forged), (28, forged), (100, forged)],
+                _ => &[(0, short), (23, short), (24, short), (39, short), (40, forged), (100, forged)],
+            };
+            for (length, expect) in rows {
+                assert_eq!(told(*length), *expect, "{name}, {length} bytes");
+            }
+        }
+        let cbc = Cipher::Cbc(Cbc::new(&KEY).unwrap());
+        let nothing = cbc.open(&[0; 16], b"").unwrap_err().to_string();
+        assert_eq!(nothing, "invalid PKCS7 data (empty or not padded)", "a vector and no block");
+    }
+
+    /// Source: `TestGCMDataStable`, `TestCBCDataStable` and the key rotations of upstream's `aes_test.go` and
+    /// `secretbox_test.go`.
+    #[test]
+    fn another_key_or_another_place_opens_nothing() {
+        for (name, cipher) in ciphers() {
+            for plain in [&b""[..], b"a", b"exactly 16 bytes", &[0; 1000]] {
+                let mut sealed = b"before".to_vec();
+                cipher.seal(plain, b"place", &mut sealed).unwrap();
+                let sealed = sealed.strip_prefix(b"before").unwrap();
+                assert_eq!(&*cipher.open(sealed, b"place").unwrap(), plain, "{name}");
+                assert_eq!(cipher.open(sealed, b"elsewhere").is_err(), name == "gcm", "{name}");
+                let other = [8; 32];
+                let other = match name {
+                    "cbc" => Cipher::Cbc(Cbc::new(&other).unwrap()),
+                    "gcm" => Cipher::Gcm(Box::new(Gcm::new(&other).unwrap())),
+                    _ => Cipher::secretbox(&other),
+                };
+                // AES-CBC authenticates nothing: what comes out is noise, if it happens to end as a padding does.
+                let opened = other.open(sealed, b"place");
+                assert!(opened.is_err() || (name == "cbc" && opened.is_ok_and(|it| &*it != plain)), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_have_one_of_three_lengths() {
+        for length in 0..=40 {
+            let key = vec![1; length];
+            let is_one = [16, 24, 32].contains(&length);
+            assert_eq!((Cbc::new(&key).is_some(), Gcm::new(&key).is_some()), (is_one, is_one), "{length}");
+            assert_eq!(Seed::new(&key).is_some(), length >= SEED_BYTES, "a seed of {length}");
+        }
+    }
+
+    #[test]
+    fn a_seed_makes_another_key_for_each_value() {
+        let seed = Seed::new(&KEY).unwrap();
+        let seal = |plain: &[u8]| {
+            let mut out = Vec::new();
+            seed.seal(plain, b"place", &mut out).unwrap();
+            out
+        };
+        let (one, two) = (seal(b"value"), seal(b"value"));
+        assert_ne!(one[..SEED_BYTES], two[..SEED_BYTES]);
+        assert_eq!(seed.open(&one, b"place").unwrap(), b"value");
+        // Neither the beginning of another value nor another place will do.
+        let mixed = [&one[..SEED_BYTES], &two[SEED_BYTES..]].concat();
+        assert!(seed.open(&mixed, b"place").is_err() && seed.open(&one, b"elsewhere").is_err());
+        for cut in 0..one.len() {
+            assert!(seed.open(&one[..cut], b"place").is_err(), "cut at {cut}");
+        }
+        assert!(Seed::new(&[8; 32]).unwrap().open(&one, b"place").is_err());
+    }
+
+    #[test]
+    fn values_that_are_stored_as_they_are_never_look_encrypted() {
+        for (stored, is_plain) in [
+            (&b"plain"[..], true),
+            (b"", true),
+            (b"k8s:en", true),
+            (b"k8s:enc", true),
+            (b"k8s:enc:", false),
+            (b"k8s:enc:x", false),
+        ] {
+            let opened = Cipher::Identity.open(stored, b"");
+            assert_eq!(opened.is_ok(), is_plain, "{}", stored.escape_ascii());
+        }
+    }
+}

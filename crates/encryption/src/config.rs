@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use machinery::duration::GoDuration;
 use machinery::field::FieldErrors;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::kms::health::Unhealthy;
 
@@ -18,6 +19,8 @@ use crate::kms::health::Unhealthy;
 pub const API_VERSION: &str = "apiserver.config.k8s.io/v1";
 /// The kind of the file.
 pub const KIND: &str = "EncryptionConfiguration";
+/// The API of a KMS plugin, if the file does not say.
+const VERSION_DEFAULT: &str = "v1";
 /// How long a KMS plugin gets, if the file does not say.
 const TIMEOUT_DEFAULT: &str = "3s";
 
@@ -128,8 +131,10 @@ struct TypeMeta {
 #[serde(deny_unknown_fields, default)]
 pub struct ResourceConfiguration {
     /// `secrets`, `deployments.apps`, `*.apps`, `*.`, `*.*`.
+    #[serde(deserialize_with = "or_null")]
     pub resources: Vec<String>,
     /// The first one writes.
+    #[serde(deserialize_with = "or_null")]
     pub providers: Vec<ProviderConfiguration>,
 }
 
@@ -154,6 +159,7 @@ pub struct ProviderConfiguration {
 #[serde(deny_unknown_fields, default)]
 pub struct Keys {
     /// In order.
+    #[serde(deserialize_with = "or_null")]
     pub keys: Vec<Key>,
 }
 
@@ -162,8 +168,10 @@ pub struct Keys {
 #[serde(deny_unknown_fields, default)]
 pub struct Key {
     /// Stands in every value that is written with it.
+    #[serde(deserialize_with = "or_null")]
     pub name: String,
     /// Base64.
+    #[serde(deserialize_with = "or_null")]
     pub secret: String,
 }
 
@@ -192,22 +200,25 @@ pub struct Identity {}
 #[serde(deny_unknown_fields, default)]
 pub struct Kms {
     /// `v1` or `v2`; `v1` if not given.
-    #[serde(rename = "apiVersion")]
+    #[serde(rename = "apiVersion", deserialize_with = "version_or_default")]
     pub api_version: String,
     /// Stands in every value.
+    #[serde(deserialize_with = "or_null")]
     pub name: String,
     /// For v1 only.
     pub cachesize: Option<i32>,
     /// `unix:///run/kms.sock`
+    #[serde(deserialize_with = "or_null")]
     pub endpoint: String,
     /// The time that the plugin gets to answer.
+    #[serde(deserialize_with = "timeout_or_default")]
     pub timeout: String,
 }
 
 impl Default for Kms {
     fn default() -> Self {
         Self {
-            api_version: "v1".to_owned(),
+            api_version: VERSION_DEFAULT.to_owned(),
             name: String::new(),
             cachesize: None,
             endpoint: String::new(),
@@ -217,15 +228,30 @@ impl Default for Kms {
 }
 
 impl Kms {
-    /// `None` unless it is a duration; it may be negative.
-    pub(crate) fn timeout(&self) -> Option<jiff::SignedDuration> {
-        self.timeout.parse().ok()
+    /// `None` unless it is a duration that is not negative.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout.parse().ok().map(|GoDuration(timeout)| timeout)
     }
 
     /// The same for a configuration that keeps every rule.
     pub(crate) fn call_timeout(&self) -> Duration {
-        self.timeout().and_then(|timeout| timeout.try_into().ok()).unwrap_or(Duration::from_secs(3))
+        self.timeout().unwrap_or(Duration::from_secs(3))
     }
+}
+
+/// Null is as good as nothing, as in Go.
+fn or_null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// Also no text is none. Source: `SetDefaults_KMSConfiguration`.
+fn version_or_default<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let given = Option::<String>::deserialize(from)?.filter(|version| !version.is_empty());
+    Ok(given.unwrap_or_else(|| VERSION_DEFAULT.to_owned()))
+}
+
+fn timeout_or_default<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_else(|| TIMEOUT_DEFAULT.to_owned()))
 }
 
 impl Config {

@@ -67,6 +67,11 @@ struct InvalidKeyLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ProviderLabels {
+    provider_name: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ReloadLabels {
     status: &'static str,
     apiserver_id_hash: String,
@@ -97,6 +102,7 @@ struct Families {
     keys_last: Family<KeyLabels, Seconds>,
     status_keys_last: Family<StatusKeyLabels, Seconds>,
     invalid_keys: Family<InvalidKeyLabels, Counter>,
+    seeds: Family<ProviderLabels, Gauge>,
     reloads: Family<ReloadLabels, Counter>,
     reloads_last: Family<ReloadLabels, Seconds>,
     config: Family<ConfigLabels, Gauge>,
@@ -117,6 +123,7 @@ impl Metrics {
             keys_last: Family::default(),
             status_keys_last: Family::default(),
             invalid_keys: Family::default(),
+            seeds: Family::default(),
             reloads: Family::default(),
             reloads_last: Family::default(),
             config: Family::default(),
@@ -176,6 +183,11 @@ impl Metrics {
             &envelope("invalid_key_id_from_status"),
             "Number of times an invalid keyID is returned by the Status RPC call",
             &all.invalid_keys,
+        );
+        registry.register(
+            &envelope("dek_source_cache_size"),
+            "Number of records in data encryption key (DEK) source cache",
+            &all.seeds,
         );
         registry.register(
             &reload("automatic_reloads"),
@@ -251,6 +263,12 @@ impl Metrics {
             .invalid_keys
             .get_or_create(&InvalidKeyLabels { provider_name: provider.to_owned(), error })
             .inc();
+    }
+
+    /// So many seeds of a provider are in memory.
+    pub(crate) fn seeds_known(&self, provider: &str, count: usize) {
+        let labels = ProviderLabels { provider_name: provider.to_owned() };
+        self.0.seeds.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Another configuration was tried.
@@ -358,5 +376,113 @@ pub(crate) fn code_name(code: tonic::Code) -> &'static str {
         Code::Unavailable => "Unavailable",
         Code::DataLoss => "DataLoss",
         Code::Unauthenticated => "Unauthenticated",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Source: `storage/value/metrics.go`, `storage/value/encrypt/envelope/metrics/metrics.go` and
+    /// `server/options/encryptionconfig/metrics/metrics.go` of upstream.
+    #[test]
+    fn metrics_have_upstreams_names_and_labels() {
+        let registry = base::Metrics::new();
+        let metrics = Metrics::new(&registry, "server");
+        let link = metrics.link("k8s:enc:aesgcm:v1:");
+        let (started, now) = (Instant::now(), "2026-01-01T00:00:00Z".parse().unwrap());
+        link.record(Direction::ToStorage, started, None);
+        link.record(Direction::FromStorage, started, None);
+        link.record(Direction::FromStorage, started, Some("unknown-non-grpc"));
+        metrics.link("").record(Direction::FromStorage, started, None);
+        metrics.cache_miss();
+        metrics.key_generated(started, true);
+        metrics.key_generated(started, false);
+        metrics.called(
+            "vault",
+            "/v2.KeyManagementService/Decrypt",
+            Duration::ZERO,
+            tonic::Code::FailedPrecondition,
+        );
+        metrics.key_used(Direction::ToStorage, "vault", "key", now);
+        metrics.key_named("vault", "key", now);
+        metrics.key_invalid("vault", "too_long");
+        metrics.seeds_known("vault", 3);
+        metrics.reloaded(true, now);
+        metrics.reloaded(false, now);
+        metrics.config(&[0xab; 32]);
+        metrics.config(&[0xcd; 32]);
+        let text = registry.render();
+        let (server, key) = (hash(b"server"), hash(b"key"));
+        let cd = format!("sha256:{}", "cd".repeat(32));
+        for line in [
+            r#"apiserver_storage_transformation_operations_total{transformation_type="to_storage",transformer_prefix="k8s:enc:aesgcm:v1:",status="OK"} 1"#,
+            r#"apiserver_storage_transformation_operations_total{transformation_type="from_storage",transformer_prefix="k8s:enc:aesgcm:v1:",status="unknown-non-grpc"} 1"#,
+            r#"apiserver_storage_transformation_operations_total{transformation_type="from_storage",transformer_prefix="identity",status="OK"} 1"#,
+            r#"apiserver_storage_transformation_duration_seconds_count{transformation_type="from_storage",transformer_prefix="k8s:enc:aesgcm:v1:"} 1"#,
+            "apiserver_storage_envelope_transformation_cache_misses_total 1",
+            "apiserver_storage_data_key_generation_duration_seconds_count 1",
+            "apiserver_storage_data_key_generation_failures_total 1",
+            r#"apiserver_envelope_encryption_kms_operations_latency_seconds_count{provider_name="vault",method_name="/v2.KeyManagementService/Decrypt",grpc_status_code="FailedPrecondition"} 1"#,
+            &format!(
+                r#"apiserver_envelope_encryption_key_id_hash_total{{transformation_type="to_storage",provider_name="vault",key_id_hash="{key}",apiserver_id_hash="{server}"}} 1"#
+            ),
+            &format!(
+                r#"apiserver_envelope_encryption_key_id_hash_last_timestamp_seconds{{transformation_type="to_storage",provider_name="vault",key_id_hash="{key}",apiserver_id_hash="{server}"}} 1767225600"#
+            ),
+            &format!(
+                r#"apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds{{provider_name="vault",key_id_hash="{key}",apiserver_id_hash="{server}"}} 1767225600"#
+            ),
+            r#"apiserver_envelope_encryption_invalid_key_id_from_status_total{provider_name="vault",error="too_long"} 1"#,
+            r#"apiserver_envelope_encryption_dek_source_cache_size{provider_name="vault"} 3"#,
+            &format!(
+                r#"apiserver_encryption_config_controller_automatic_reloads_total{{status="success",apiserver_id_hash="{server}"}} 1"#
+            ),
+            &format!(
+                r#"apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds{{status="failure",apiserver_id_hash="{server}"}} 1767225600"#
+            ),
+            &format!(
+                r#"apiserver_encryption_config_controller_last_config_info{{apiserver_id_hash="{server}",hash="{cd}"}} 1"#
+            ),
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert_eq!(text.matches("last_config_info{").count(), 1, "of configurations the last one alone");
+    }
+
+    /// Source: `TestComputeEncryptionConfigHash` of upstream, and `GetHashIfNotEmpty`.
+    #[test]
+    fn hashes_are_upstreams() {
+        assert_eq!(hash(b""), "");
+        let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(hexed(ring::digest::digest(&ring::digest::SHA256, b"").as_ref()), empty);
+        assert_eq!(hash(b"1"), "sha256:6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b");
+    }
+
+    /// Source: `codes/code_string.go` of grpc-go.
+    #[test]
+    fn codes_have_gos_names() {
+        let names = [
+            "OK",
+            "Canceled",
+            "Unknown",
+            "InvalidArgument",
+            "DeadlineExceeded",
+            "NotFound",
+            "AlreadyExists",
+            "PermissionDenied",
+            "ResourceExhausted",
+            "FailedPrecondition",
+            "Aborted",
+            "OutOfRange",
+            "Unimplemented",
+            "Internal",
+            "Unavailable",
+            "DataLoss",
+            "Unauthenticated",
+        ];
+        for (number, name) in (0..).zip(names) {
+            assert_eq!(code_name(tonic::Code::from_i32(number)), name, "{number}");
+        }
     }
 }

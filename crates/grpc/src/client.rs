@@ -38,7 +38,7 @@ pub async fn ready(channel: &Channel) -> Result<Grpc<Channel>, Status> {
 /// One request, one response; `path` names the call, such as `/csi.v1.Node/NodeGetInfo`.
 ///
 /// # Errors
-/// What the server said, that nobody listens, or that it took longer than `limit`.
+/// What the server said, that nobody listens, that it took longer than `limit`, or that the request is too large.
 pub async fn call<Q, A>(
     channel: &Channel,
     path: &'static str,
@@ -49,6 +49,12 @@ where
     Q: Message + 'static,
     A: Message + Default + 'static,
 {
+    let length = request.encoded_len();
+    if length > MESSAGE_BYTES_MAX {
+        // The connection would just break off. The words are grpc-go's.
+        let text = format!("trying to send message larger than max ({length} vs. {MESSAGE_BYTES_MAX})");
+        return Err(Status::resource_exhausted(text));
+    }
     let answer = async {
         let codec = ProstCodec::<Q, A>::default();
         ready(channel).await?.unary(Request::new(request), PathAndQuery::from_static(path), codec).await

@@ -342,3 +342,6 @@ impl<'a> Tour<'a> {
 fn accepting() -> HeaderMap {
     HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))])
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::auth::{BadAuth, Credentials};
 use crate::error::Error;
@@ -64,13 +64,16 @@ pub struct Host {
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
     /// A name.
+    #[serde(deserialize_with = "or_null")]
     pub username: String,
     /// Its password.
+    #[serde(deserialize_with = "or_null")]
     pub password: String,
     /// `username:password` in base 64.
+    #[serde(deserialize_with = "or_null")]
     pub auth: String,
     /// A refresh token.
-    #[serde(alias = "identitytoken")]
+    #[serde(alias = "identitytoken", deserialize_with = "or_null")]
     pub identity_token: String,
 }
 
@@ -91,7 +94,13 @@ pub struct Tls {
     /// Its key, PEM.
     pub key_file: Option<PathBuf>,
     /// Takes any certificate.
+    #[serde(deserialize_with = "or_null")]
     pub insecure_skip_verify: bool,
+}
+
+/// A field without a value is as good as none, as in Go.
+fn or_null<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// One place to ask for a repository.
@@ -285,90 +294,4 @@ fn is_this_host(authority: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn endpoints(yaml: &str, image: &str) -> Vec<String> {
-        let registries = Registries::parse(yaml).unwrap();
-        let endpoints = registries.endpoints(&image.parse().unwrap());
-        endpoints.iter().map(|endpoint| endpoint.url("x")).collect()
-    }
-
-    #[test]
-    fn each_image_has_its_places_in_order() {
-        let hub = "https://registry-1.docker.io/v2";
-        let mirrors = "mirrors: {docker.io: {endpoint: [m.example, 'http://n.example:5000/'], \
-                       rewrite: {'^library/(.*)': 'proxy/$1'}}, '*': {endpoint: ['https://all.example/v2/all']}}";
-        for (name, yaml, image, expect) in [
-            ("the hub", "", "busybox", vec![format!("{hub}/library/busybox/x")]),
-            ("another registry", "", "r.example/a/b", vec!["https://r.example/v2/a/b/x".into()]),
-            ("this host without TLS", "", "localhost:5000/a", vec!["http://localhost:5000/v2/a/x".into()]),
-            ("this host by address", "", "127.0.0.1:5000/a", vec!["http://127.0.0.1:5000/v2/a/x".into()]),
-            ("this host by IPv6", "", "[::1]:5000/a", vec!["http://[::1]:5000/v2/a/x".into()]),
-            ("this host at 443", "", "localhost:443/a", vec!["https://localhost:443/v2/a/x".into()]),
-            (
-                "this host with TLS",
-                "configs: {'localhost:5000': {tls: {ca_file: /ca}}}",
-                "localhost:5000/a",
-                vec!["https://localhost:5000/v2/a/x".into()],
-            ),
-            (
-                "mirrors with a rewrite, then the hub without",
-                mirrors,
-                "busybox",
-                vec![
-                    "https://m.example/v2/proxy/busybox/x".into(),
-                    "http://n.example:5000/v2/proxy/busybox/x".into(),
-                    format!("{hub}/library/busybox/x"),
-                ],
-            ),
-            (
-                "a mirror of everything, with a path",
-                mirrors,
-                "r.example/a",
-                vec!["https://all.example/v2/all/a/x".into(), "https://r.example/v2/a/x".into()],
-            ),
-            (
-                "a registry that is its own mirror keeps its place and its names",
-                "mirrors: {r.example: {endpoint: ['http://r.example', m.example], rewrite: {a: b}}}",
-                "r.example/a",
-                vec!["http://r.example/v2/a/x".into(), "https://m.example/v2/b/x".into()],
-            ),
-        ] {
-            assert_eq!(endpoints(yaml, image), expect, "{name}");
-        }
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        for (yaml, expect) in [
-            ("mirrors: {a: {endpoint: ['ftp://x']}}", "mirrors[a].endpoint[0]: \"ftp://x\" must be a URL"),
-            (
-                "mirrors: {a: {endpoint: ['https://u:p@x']}}",
-                "mirrors[a].endpoint[0]: \"https://u:p@x\" must be a URL",
-            ),
-            ("mirrors: {a: {rewrite: {'(': x}}}", "mirrors[a].rewrite: \"(\" must be a regular expression"),
-            (
-                "configs: {a: {tls: {cert_file: x}}}",
-                "configs[a].tls: cert_file and key_file must be given together",
-            ),
-            (
-                "configs: {a: {auth: {auth: '%'}}}",
-                "configs[a].auth: auth must be username:password in base 64",
-            ),
-        ] {
-            assert_eq!(Registries::parse(yaml).unwrap_err().to_string(), expect);
-        }
-        let error = Registries::parse("mirror: {}").unwrap_err().to_string();
-        assert!(error.contains("mirror"), "{error}");
-    }
-
-    #[test]
-    fn the_hub_has_two_names() {
-        let yaml = "configs: {docker.io: {auth: {username: u, password: p}}}";
-        let registries = Registries::parse(yaml).unwrap();
-        assert!(registries.credentials("registry-1.docker.io").unwrap().is_some());
-        assert!(registries.credentials("r.example").unwrap().is_none());
-        assert!(!format!("{registries:?}").contains("\"p\""), "secrets are not shown");
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
-//! Content digests: `sha256:` or `sha512:` and hexadecimal digits.
+//! Content digests: `sha256:`, `sha384:` or `sha512:` and hexadecimal digits.
 //!
-//! Source: OCI image specification, "descriptor", section Digests.
+//! Source: OCI image specification, "descriptor", section Digests; the algorithms of `opencontainers/go-digest`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,6 +17,7 @@ pub struct Digest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Algorithm {
     Sha256,
+    Sha384,
     Sha512,
 }
 
@@ -33,6 +34,7 @@ impl FromStr for Digest {
         let (algorithm, hex) = text.split_once(':').ok_or_else(wrong)?;
         let (algorithm, len) = match algorithm {
             "sha256" => (Algorithm::Sha256, 64),
+            "sha384" => (Algorithm::Sha384, 96),
             "sha512" => (Algorithm::Sha512, 128),
             _ => return Err(wrong()),
         };
@@ -48,6 +50,7 @@ impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let algorithm = match self.algorithm {
             Algorithm::Sha256 => "sha256",
+            Algorithm::Sha384 => "sha384",
             Algorithm::Sha512 => "sha512",
         };
         write!(f, "{algorithm}:{}", self.hex)
@@ -87,6 +90,7 @@ impl Digest {
     pub fn hasher(&self) -> Hasher {
         match self.algorithm {
             Algorithm::Sha256 => Hasher::Sha256(sha2::Sha256::new()),
+            Algorithm::Sha384 => Hasher::Sha384(sha2::Sha384::new()),
             Algorithm::Sha512 => Hasher::Sha512(sha2::Sha512::new()),
         }
     }
@@ -96,6 +100,8 @@ impl Digest {
 pub enum Hasher {
     /// For `sha256:`.
     Sha256(sha2::Sha256),
+    /// For `sha384:`.
+    Sha384(sha2::Sha384),
     /// For `sha512:`.
     Sha512(sha2::Sha512),
 }
@@ -105,6 +111,7 @@ impl Hasher {
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Sha256(hash) => hash.update(bytes),
+            Self::Sha384(hash) => hash.update(bytes),
             Self::Sha512(hash) => hash.update(bytes),
         }
     }
@@ -113,6 +120,7 @@ impl Hasher {
     pub fn finish(self) -> Digest {
         match self {
             Self::Sha256(hash) => Digest { algorithm: Algorithm::Sha256, hex: hex(&hash.finalize()) },
+            Self::Sha384(hash) => Digest { algorithm: Algorithm::Sha384, hex: hex(&hash.finalize()) },
             Self::Sha512(hash) => Digest { algorithm: Algorithm::Sha512, hex: hex(&hash.finalize()) },
         }
     }
@@ -147,11 +155,16 @@ mod tests {
     fn what_is_no_digest_is_refused() {
         let sha256 = "e58fcf7418d4390dec8e8fb69d88c06ec07039d651fedd3aa72af9972e7d046b";
         let sha384 = "d3fc7881460b7e22e3d172954463dddd7866d17597e7248453c48b3e9d26d9596bf9c4a9cf8072c9d5bad76e19af801d";
-        assert_eq!(format!("sha256:{sha256}").parse::<Digest>().unwrap().hex(), sha256);
+        for (algorithm, digits) in [("sha256", sha256), ("sha384", sha384)] {
+            let text = format!("{algorithm}:{digits}");
+            let digest: Digest = text.parse().unwrap();
+            assert_eq!((digest.hex(), digest.to_string()), (digits, text));
+        }
         for (name, wrong) in [
             ("no algorithm", format!(":{sha256}")),
             ("no digits", "sha256:".to_owned()),
-            ("another algorithm", format!("sha384:{sha384}")),
+            ("another algorithm", format!("sha1:{}", &sha256[..40])),
+            ("not all digits of a long one", format!("sha384:{}", &sha384[..95])),
             ("an unknown algorithm", format!("foo:{sha256}")),
             ("an algorithm with parts", format!("sha256+b64:{sha256}")),
             ("letters that are no digits", format!("sha256:{}g", &sha256[..63])),
@@ -166,6 +179,22 @@ mod tests {
             ("other digits", format!("sha256:{}", "\u{ff10}".repeat(64))),
         ] {
             assert!(wrong.parse::<Digest>().is_err(), "{name}");
+        }
+    }
+
+    /// Source: FIPS 180-4's example of one block, "abc".
+    #[test]
+    fn content_is_hashed_by_the_algorithm_that_is_named() {
+        for text in [
+            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            "sha384:cb00753f45a35e8bb5a03d699ac65007272c32ab0eded1631a8b605a43ff5bed\
+             8086072ba1e7cc2358baeca134c825a7",
+            "sha512:ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+             2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+        ] {
+            let digest: Digest = text.parse().unwrap();
+            assert!(digest.is_of(b"abc") && !digest.is_of(b"abd"), "{text}");
+            assert_eq!(digest.layout_path(), format!("blobs/{}", text.replace(':', "/")));
         }
     }
 

@@ -90,6 +90,9 @@ impl Transport {
 
     async fn send_once(&self, ask: &Ask, uri: &Uri, is_home: bool) -> Result<Response<Incoming>, Error> {
         let wrong = |error: &dyn std::fmt::Display| Error::Unexpected(format!("{}: {error}", shown(uri)));
+        if names_no_port(uri) {
+            return Err(wrong(&"there is no such port"));
+        }
         let body = ask.form.clone().filter(|_| is_home);
         let mut request = Request::new(Full::new(Bytes::from(body.clone().unwrap_or_default())));
         *request.method_mut() = ask.method.clone();
@@ -178,6 +181,14 @@ fn follow(from: &Uri, location: &HeaderValue) -> Result<Uri, Error> {
         }
         _ => Err(bad()),
     }
+}
+
+/// Whether the URL has a port that is no number of one; the scheme's own would be asked instead.
+fn names_no_port(uri: &Uri) -> bool {
+    let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    let behind_host = authority.rsplit(['@', ']']).next().unwrap_or_default();
+    let port = behind_host.split_once(':').map_or("", |(_, port)| port);
+    !port.is_empty() && uri.port_u16().is_none()
 }
 
 /// A URL without its query, which may hold signatures.

@@ -2,8 +2,10 @@
 //!
 //! Paths are taken as they are: who calls has made the targets. Unmounting what is not mounted is no error.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -204,9 +206,9 @@ fn unmount_with(target: &Path, flags: MntFlags) -> Result<()> {
 
 /// Everything mounted in this process's mount namespace, in mount order.
 pub fn mounts() -> Result<Vec<MountEntry>> {
-    let text = fs::read_to_string("/proc/thread-self/mountinfo")
-        .doing(|| "read /proc/thread-self/mountinfo".into())?;
-    Ok(text.lines().filter_map(parse_mountinfo_line).collect())
+    let bytes =
+        fs::read("/proc/thread-self/mountinfo").doing(|| "read /proc/thread-self/mountinfo".into())?;
+    Ok(parse_mountinfo(&bytes))
 }
 
 /// `true` if something is mounted exactly at `target`; not if there is no such path. The cost does not depend on what
@@ -256,125 +258,65 @@ pub fn own_namespace() -> Result<()> {
     set_propagation_of_all(Path::new("/"), Propagation::Shared)
 }
 
-fn parse_mountinfo_line(line: &str) -> Option<MountEntry> {
-    let (head, tail) = line.split_once(" - ")?;
-    let mut head = head.split(' ');
-    let id = head.next()?.parse().ok()?;
-    let mut head = head.skip(2);
-    let root = unescape(head.next()?);
-    let target = unescape(head.next()?);
-    let options = head.next()?.to_owned();
-    let tags: Vec<&str> = head.collect();
-    let has = |name: &str| tags.iter().any(|tag| tag.starts_with(name));
+/// Whoever mounts something chooses the bytes of its path: one that is no UTF-8 must not hide the others.
+fn parse_mountinfo(bytes: &[u8]) -> Vec<MountEntry> {
+    bytes.split(|byte| *byte == b'\n').filter_map(parse_mountinfo_line).collect()
+}
+
+/// Source: proc_pid_mountinfo(5).
+fn parse_mountinfo_line(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    // The parent's number, then the device's.
+    fields.next()?;
+    fields.next().filter(|device| is_device(device))?;
+    let root = path_of(fields.next()?);
+    let target = path_of(fields.next()?);
+    let options = text(fields.next()?);
+    let tags: Vec<&[u8]> = fields.by_ref().take_while(|field| *field != b"-").collect();
+    let has = |name: &str| tags.iter().any(|tag| tag.starts_with(name.as_bytes()));
     let (is_shared, is_slave) = (has("shared:"), has("master:"));
-    let mut tail = tail.split(' ');
     Some(MountEntry {
         id,
-        target: target.into(),
-        root: root.into(),
+        target,
+        root,
         options,
         is_shared,
         is_slave,
-        fs_type: tail.next()?.to_owned(),
-        source: unescape(tail.next()?),
-        super_options: tail.next().unwrap_or_default().to_owned(),
+        fs_type: text(fields.next()?),
+        source: text(&unescape(fields.next()?)),
+        super_options: fields.next().map(text).unwrap_or_default(),
     })
 }
 
+/// `8:1`
+fn is_device(field: &[u8]) -> bool {
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let mut parts = field.split(|byte| *byte == b':');
+    parts.next().is_some_and(is_number) && parts.next().is_some_and(is_number) && parts.next().is_none()
+}
+
+fn path_of(field: &[u8]) -> PathBuf {
+    OsString::from_vec(unescape(field)).into()
+}
+
 /// Undoes the kernel's octal escapes (`\040` for a space).
-fn unescape(text: &str) -> String {
+fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((&first, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|_| first == b'\\').and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 8).ok()
-        });
-        match octal {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(3..).unwrap_or_default();
+        let octal = match after {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] if first == b'\\' => {
+                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
             }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
+            _ => None,
+        };
+        bytes.push(octal.unwrap_or(first));
+        rest = after.get(if octal.is_some() { 3 } else { 0 }..).unwrap_or_default();
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mountinfo_line_is_read_with_its_escapes_and_its_peer_group() {
-        let line =
-            r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue";
-        let mount = parse_mountinfo_line(line).unwrap();
-        assert_eq!(mount.target, Path::new("/mnt 2"));
-        assert_eq!(mount.root, Path::new("/mnt1"));
-        assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
-        assert!(mount.is_shared && mount.is_slave);
-        let private = parse_mountinfo_line("36 35 98:0 / /mnt rw - ext3 /dev/root rw").unwrap();
-        assert!(!private.is_shared && !private.is_slave);
-    }
-
-    #[test]
-    fn commas_and_colons_in_layer_paths_are_escaped() {
-        assert_eq!(escape_overlay(Path::new("/a:b,c")).unwrap(), r"/a\:b\,c");
-    }
-
-    #[test]
-    fn an_overlay_has_as_many_layers_as_images_have() {
-        assert!(nix::unistd::geteuid().is_root(), "this test mounts: run it as root");
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| {
-            let path = dir.path().join(name);
-            fs::create_dir_all(&path).unwrap();
-            path
-        };
-        let (ram, merged) = (path("ram"), path("merged"));
-        tmpfs(&ram, Some(4 << 20), 0o700).unwrap();
-        // As long as names of layers are; Docker allows 127 of them.
-        let layers: Vec<PathBuf> = (0..127).map(|n| path(&format!("ram/layers/{n:064}"))).collect();
-        for layer in &layers {
-            fs::write(layer.join("all"), layer.file_name().unwrap().as_encoded_bytes()).unwrap();
-        }
-        fs::write(layers[126].join("lowest"), "here").unwrap();
-        let (upper, work) = (path("ram/upper"), path("ram/work"));
-        overlay(&layers, Some((&upper, &work)), &merged).unwrap();
-        assert_eq!(fs::read_to_string(merged.join("all")).unwrap(), format!("{:064}", 0));
-        assert_eq!(fs::read_to_string(merged.join("lowest")).unwrap(), "here");
-        fs::write(merged.join("own"), "").unwrap();
-        detach_below(dir.path()).unwrap();
-    }
-
-    #[test]
-    fn an_overlay_shows_both_layers_and_is_gone_after_detach() {
-        assert!(nix::unistd::geteuid().is_root(), "this test mounts: run it as root");
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| {
-            let path = dir.path().join(name);
-            fs::create_dir_all(&path).unwrap();
-            path
-        };
-        let (ram, merged) = (path("ram"), path("merged"));
-        tmpfs(&ram, Some(1 << 20), 0o700).unwrap();
-        let (a, b, upper, work) = (path("ram/a"), path("ram/b"), path("ram/upper"), path("ram/work"));
-        fs::write(a.join("top"), "a").unwrap();
-        fs::write(b.join("bottom"), "b").unwrap();
-        overlay(&[a, b], Some((&upper, &work)), &merged).unwrap();
-        assert_eq!(fs::read_to_string(merged.join("top")).unwrap(), "a");
-        assert_eq!(fs::read_to_string(merged.join("bottom")).unwrap(), "b");
-        let view = path("view");
-        bind(&merged, &view, BindOptions { read_only: true, ..BindOptions::default() }).unwrap();
-        assert!(fs::write(view.join("x"), "").is_err());
-        assert!(is_mounted(&view).unwrap() && is_mounted(Path::new("/")).unwrap());
-        assert!(!is_mounted(dir.path()).unwrap() && !is_mounted(&view.join("not/there")).unwrap());
-        assert_eq!(detach_below(dir.path()).unwrap().len(), 3);
-        assert!(!is_mounted(&merged).unwrap());
-        unmount(&merged).unwrap();
-    }
-}
+mod tests;

@@ -406,7 +406,7 @@ impl Received<'_> {
         if let Some(words) = words.and_then(|tail| find_attribute(tail, EXT_MESSAGE)) {
             tracing::debug!(code = -code, reason = str_of(words), "netlink request refused");
         }
-        Verdict::Failed(io::Error::from_raw_os_error(-code))
+        Verdict::Failed(io::Error::from_raw_os_error(code.wrapping_neg()))
     }
 }
 
@@ -425,3 +425,6 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Received<'_>> {
         Some(message)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -452,7 +452,8 @@ fn devices_of_v2(stat: &str) -> Vec<Device> {
                 _ => None,
             };
         }
-        Some(device)
+        // Of some disks there are only the numbers.
+        (!device.bytes.is_empty() || !device.count.is_empty()).then_some(device)
     };
     stat.lines().filter_map(line).collect()
 }

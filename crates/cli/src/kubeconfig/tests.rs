@@ -244,3 +244,128 @@ fn what_cannot_be_kept_is_refused() {
         assert!(add(text, &entry("Q0E="), Current::IfNone).is_err(), "{text}");
     }
 }
+
+/// Files that broke off, or were written by hand, are edited into what they must say, or not at all.
+#[test]
+fn files_that_break_off_are_edited_soundly_or_not_at_all() {
+    let with_ours = add(KUBECTLS, &entry("Q0E="), Current::Always).unwrap().text;
+    let commented = "# mine\nclusters:  # all of them\n  - {name: a, cluster: {server: 'https://a'}}  # flow\n\n  # last\ncontexts: []\nusers: ~\ncurrent-context: 'a #b' # c\n";
+    let windows = KUBECTLS.replace('\n', "\r\n");
+    let odd = "clusters:\n-\n  name: a\n- name: |\n    users:\n    - name: x\nusers:\n- name: \"- name: b\"\n  user: {token: '#'}\n";
+    for whole in [&with_ours, commented, &windows, odd] {
+        let mut edited = 0;
+        for end in (0..=whole.len()).rev().step_by(3) {
+            let text = &whole[..end];
+            let Ok(before) = read(text) else {
+                assert!(add(text, &entry("TkVX"), Current::IfNone).is_err(), "{text}");
+                assert!(take_back(text, "Q0E=").is_err(), "{text}");
+                assert!(!is_empty(text), "{text}");
+                continue;
+            };
+            if let Ok(new) = add(text, &entry("TkVX"), Current::IfNone) {
+                edited += 1;
+                let after = read(&new.text).unwrap();
+                for (list, _) in LISTS {
+                    let (old, new) = (items(&before, list), items(&after, list));
+                    assert_eq!(&new[..old.len()], old, "{list} of {text}");
+                    assert_eq!(new.len(), old.len() + 1, "{list} of {text}");
+                }
+                assert_eq!(new.is_current, current(&before).is_empty(), "{text}");
+                let back = take_back(&new.text, "TkVX").unwrap().unwrap();
+                let back = normal(&read(&back).unwrap());
+                assert_eq!(back, without_own_current(text, &new), "{text}");
+            }
+            if let Ok(Some(back)) = take_back(text, "Q0E=") {
+                let after = read(&back).unwrap();
+                assert_eq!(ours(&after, "Q0E="), None, "{text}");
+            }
+        }
+        assert!(edited > 10, "{edited} of {whole}");
+    }
+}
+
+#[test]
+fn names_are_the_first_that_nobody_has_anywhere() {
+    let taken = |clusters: &str, contexts: &str, users: &str| {
+        let list = |names: &str| {
+            let names = names.split(' ').filter(|name| !name.is_empty());
+            names.map(|name| json!({ "name": name })).collect::<Vec<_>>()
+        };
+        let file =
+            json!({ "clusters": list(clusters), "contexts": list(contexts), "users": list(users), "x": 1 });
+        add(&file.to_string(), &entry("Q0E="), Current::IfNone).map(|edited| edited.name)
+    };
+    for (clusters, contexts, users, expect) in [
+        ("", "", "", "knarr"),
+        ("knarr", "", "", "knarr-2"),
+        ("", "knarr", "", "knarr-2"),
+        ("", "", "knarr", "knarr-2"),
+        ("knarr", "knarr-2", "knarr-3", "knarr-4"),
+        ("knarr-2", "", "", "knarr"),
+        ("knarr knarr-3", "", "", "knarr-2"),
+        ("Knarr knarr- knarr-1 knarr-02", "", "", "knarr"),
+    ] {
+        assert_eq!(taken(clusters, contexts, users).unwrap(), expect);
+    }
+    let all: Vec<String> = (2..=NAMES_MAX).map(|number| format!("knarr-{number}")).collect();
+    let error = taken("knarr", &all.join(" "), "").unwrap_err();
+    assert_eq!(error.to_string(), "every name from knarr to knarr-1000 is taken in it");
+}
+
+/// What hosts hand to each other is looked at like everything else: a text that would be another field is refused.
+#[test]
+fn entries_that_would_be_more_than_texts_are_refused() {
+    for hostile in [
+        "a\n    insecure-skip-tls-verify: true",
+        "a # b",
+        "{}",
+        "[a]",
+        "null",
+        "1",
+        "true",
+        "*a",
+        "&a b",
+        "a: b",
+        "",
+    ] {
+        for (number, field) in ["server", "authority", "certificate", "key"].into_iter().enumerate() {
+            let mut one = entry("Q0E=");
+            *[&mut one.server, &mut one.authority, &mut one.certificate, &mut one.key][number] =
+                hostile.into();
+            for before in ["", KUBECTLS] {
+                if let Ok(edited) = add(before, &one, Current::Always) {
+                    let read = read(&edited.text).unwrap();
+                    let last = |list: &str| items(&read, list).last().unwrap().clone();
+                    assert_eq!(last("clusters"), item("knarr", "cluster", &one), "{field}: {hostile:?}");
+                    assert_eq!(last("users"), item("knarr", "user", &one), "{field}: {hostile:?}");
+                }
+            }
+            let json = add("{}", &one, Current::Always).unwrap();
+            assert_eq!(Entry::of(&json.text), Some(one), "JSON holds any text");
+        }
+    }
+}
+
+#[test]
+fn the_only_entry_is_whole_or_none() {
+    let own = add("", &entry("Q0E="), Current::Always).unwrap().text;
+    assert_eq!(Entry::of(&own), Some(entry("Q0E=")));
+    for field in ["server", "certificate-authority-data", "client-certificate-data", "client-key-data"] {
+        assert_eq!(Entry::of(&own.replace(field, "other")), None, "{field}");
+    }
+    for text in ["", "{}", "[", "clusters: []\nusers: []\n", KUBECTLS, "clusters: 7\n"] {
+        assert_eq!(Entry::of(text), None, "{text}");
+    }
+    for (text, expect) in [
+        ("", true),
+        ("{}", true),
+        ("apiVersion: v1\nkind: Config\n", true),
+        ("clusters: []\ncontexts: ~\n", true),
+        ("users:\n- name: a\n", false),
+        (KUBECTLS, false),
+        ("clusters: 7\n", false),
+        ("just a text", false),
+    ] {
+        assert_eq!(is_empty(text), expect, "{text}");
+    }
+}

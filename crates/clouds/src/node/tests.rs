@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::RefusalKind;
-use crate::fixture::{noon, parse, render, render_outcome};
+use crate::fixture::{change, noon, parse, render, render_outcome};
 
 const TAINTED: &str = "{metadata: {name: a, uid: u, labels: {mine: kept}},
     spec: {taints: [{key: other, effect: NoExecute},
@@ -221,5 +221,127 @@ fn labels_of_old_count_for_those_of_new() {
             told(&labels).contains(&format!("{{\"labels\":{{\"{new}\":\"a\"}},\"uid\":\"u\"}}")),
             "{labels}"
         );
+    }
+}
+
+/// Source: `TestGetNodeAddressesFromNodeIP` of upstream's `cloud-provider/node/helpers`. `i` is an InternalIP, `e` an
+/// ExternalIP, `I` and `E` are names, `h` is the host's.
+const GIVEN: [(&str, &str, &str, Option<&str>); 14] = [
+    ("one", "10.1.1.1", "i=10.1.1.1 h=a", Some("i=10.1.1.1 h=a")),
+    ("external", "55.55.55.55", "i=10.1.1.1 e=55.55.55.55 h=a", Some("e=55.55.55.55 i=10.1.1.1 h=a")),
+    (
+        "inside and outside the same",
+        "55.55.55.55",
+        "i=44.44.44.44 e=44.44.44.44 i=55.55.55.55 e=55.55.55.55 h=a",
+        Some("i=55.55.55.55 e=55.55.55.55 h=a"),
+    ),
+    (
+        "names",
+        "10.1.1.1",
+        "i=10.1.1.1 e=55.55.55.55 I=ip-10-1-1-1.internal E=ec2.example.com h=a",
+        Some("i=10.1.1.1 e=55.55.55.55 I=ip-10-1-1-1.internal E=ec2.example.com h=a"),
+    ),
+    (
+        "several inside",
+        "10.1.1.1",
+        "i=10.1.1.1 i=10.2.2.2 i=10.3.3.3 e=55.55.55.55 h=a",
+        Some("i=10.1.1.1 e=55.55.55.55 h=a"),
+    ),
+    ("unknown", "10.2.2.2", "i=10.1.1.1 e=55.55.55.55 h=a", None),
+    (
+        "written otherwise",
+        "2600:1f14:1d4:d101::ba3d",
+        "i=10.1.1.1 i=2600:1f14:1d4:d101:0:0:0:ba3d h=a",
+        Some("i=2600:1f14:1d4:d101:0:0:0:ba3d h=a"),
+    ),
+    ("two, of which the cloud has one", "10.1.1.1,fc01:1234::5678", "i=10.1.1.1 h=a", None),
+    (
+        "two",
+        "10.1.1.1,fc01:1234::5678",
+        "i=10.1.1.1 i=fc01:1234::5678 h=a",
+        Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
+    ),
+    (
+        "two, in the order that was given",
+        "10.1.1.1,fc01:1234::5678",
+        "i=fc01:1234::5678 i=10.1.1.1 h=a",
+        Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
+    ),
+    (
+        "two of several",
+        "10.1.1.1,fc01:1234::5678",
+        "i=10.1.1.1 i=10.1.1.2 i=fc01:1234::1234 i=fc01:1234::5678 h=a",
+        Some("i=10.1.1.1 i=fc01:1234::5678 h=a"),
+    ),
+    (
+        "two, and one outside",
+        "10.1.1.1,fc01:1234::5678",
+        "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::1234 i=fc01:1234::5678 h=a",
+        Some("i=10.1.1.1 i=fc01:1234::5678 e=55.55.55.55 h=a"),
+    ),
+    (
+        "two, and two outside",
+        "fc01:1234::5678,10.1.1.1",
+        "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::5678 e=2001:db1::1 h=a",
+        Some("i=fc01:1234::5678 i=10.1.1.1 e=55.55.55.55 e=2001:db1::1 h=a"),
+    ),
+    (
+        "one outside and one inside",
+        "55.55.55.55,fc01:1234::5678",
+        "i=10.1.1.1 e=55.55.55.55 i=fc01:1234::5678 e=2001:db1::1 h=a",
+        Some("e=55.55.55.55 i=fc01:1234::5678 h=a"),
+    ),
+];
+
+#[test]
+fn addresses_that_were_given_are_chosen_as_upstreams_rows_have_it() {
+    let read = |text: &str| -> Vec<(String, String)> {
+        let kind = |letter: &str| match letter {
+            "i" => "InternalIP",
+            "e" => "ExternalIP",
+            "I" => "InternalDNS",
+            "E" => "ExternalDNS",
+            _ => "Hostname",
+        };
+        let all = text.split_whitespace().map(|word| word.split_once('=').unwrap());
+        all.map(|(letter, address)| (kind(letter).to_owned(), address.to_owned())).collect()
+    };
+    for (name, given, cloud, expect) in GIVEN {
+        let node: Arc<Node> = parse(&format!(
+            "{{metadata: {{name: a, annotations: {{alpha.kubernetes.io/provided-node-ip: '{given}'}}}}}}"
+        ));
+        let cloud: Vec<_> = read(cloud).iter().map(|(kind, text)| address(kind, text)).collect();
+        let patch = address::patch(&node, &cloud).ok().flatten();
+        let found = patch.map(|action| {
+            let Action::Request(request) = action else { panic!("{name}") };
+            let list = request.body["status"]["addresses"].as_array().unwrap().clone();
+            let text = |one: &Value, key: &str| one[key].as_str().unwrap().to_owned();
+            list[1..].iter().map(|one| (text(one, "type"), text(one, "address"))).collect::<Vec<_>>()
+        });
+        assert_eq!(found, expect.map(read), "{name}");
+    }
+}
+
+#[test]
+fn heartbeats_wake_nobody() {
+    let usual = "{metadata: {name: a, uid: u, labels: {x: y}}, spec: {providerID: p, taints: [{key: t, effect: NoExecute}]}}";
+    for (new, expect) in [
+        (usual.to_owned(), false),
+        (usual.replace("name: a", "name: a, resourceVersion: '8', annotations: {x: y}"), false),
+        (usual.replace("spec:", "status: {conditions: [{type: Ready, status: 'False'}]}, spec:"), false),
+        (usual.replace("providerID: p", "providerID: p, podCIDR: 10.0.0.0/24, unschedulable: true"), false),
+        (usual.replace("uid: u", "uid: v"), true),
+        (usual.replace("x: y", "x: z"), true),
+        (usual.replace("providerID: p", "providerID: q"), true),
+        (usual.replace("NoExecute", "NoSchedule"), true),
+        (
+            usual
+                .replace("uid: u", "uid: u, annotations: {alpha.kubernetes.io/provided-node-ip: '10.0.0.1'}"),
+            true,
+        ),
+        (String::new(), true),
+    ] {
+        assert_eq!(is_news(&change(usual, &new)), expect, "{new}");
+        assert_eq!(is_news(&change(&new, usual)), expect, "back from {new}");
     }
 }

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::RefusalKind;
-use crate::fixture::{parse, render, render_outcome};
+use crate::fixture::{change, parse, render, render_outcome};
 
 fn node(ready: &str, more: &str) -> Arc<Node> {
     parse(&format!(
@@ -79,4 +79,32 @@ fn a_stopped_machine_taints_its_node_once() {
         "not every cloud can tell"
     );
     assert_eq!(told(&node("Unknown", ""), Err(refusal(RefusalKind::Failed))), "failed: away\n");
+}
+
+#[test]
+fn a_node_that_is_ready_or_not_as_before_wakes_nobody() {
+    let node = |ready: &str, more: &str| {
+        format!(
+            "{{metadata: {{name: a, uid: u}}, {more} status: {{conditions: [{{type: Ready, status: '{ready}'}}]}}}}"
+        )
+    };
+    let usual = node("True", "");
+    for (new, expect) in [
+        (usual.clone(), false),
+        (usual.replace("uid: u", "uid: u, labels: {x: y}"), false),
+        (usual.replace("'True'", "'True', lastHeartbeatTime: '2026-01-01T12:00:00Z'"), false),
+        (node("True", "spec: {taints: [{key: x, effect: NoExecute}]},"), false),
+        (node("True", DOWN), true),
+        (node("False", ""), true),
+        (node("Unknown", ""), true),
+        (usual.replace("uid: u", "uid: v"), true),
+        (String::new(), true),
+    ] {
+        assert_eq!(is_news(&change(&usual, &new)), expect, "{new}");
+        assert_eq!(is_news(&change(&new, &usual)), expect, "back from {new}");
+    }
+    assert!(!is_news(&change(&node("False", ""), &node("Unknown", ""))), "it was asked about already");
+    // The same key with another effect is not this controller's.
+    let other = node("True", &DOWN.replace("NoSchedule", "NoExecute"));
+    assert!(!is_news(&change(&usual, &other)));
 }

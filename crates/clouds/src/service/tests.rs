@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::fixture::{parse, render, render_outcome};
+use crate::fixture::{change, parse, render, render_outcome};
 
 const HELD: &str = "finalizers: [service.kubernetes.io/load-balancer-cleanup]";
 
@@ -222,4 +222,202 @@ fn addresses_that_cannot_be_are_not_believed() {
     let many = v1::LoadBalancerStatus { ingress: vec![v1::LoadBalancerIngress::default(); 65] };
     assert!(status::read(Some(many)).is_err_and(|refusal| refusal.message.contains("at most 64")));
     assert!(status::read(None).is_err());
+}
+
+/// Source: `Test_shouldSyncUpdatedNode_individualPredicates` and `..._compoundedPredicates` of upstream's service
+/// controller.
+#[test]
+fn nodes_that_drain_leave_load_balancers_as_they_are() {
+    let node = |marks: &str| -> Arc<Node> {
+        let has = |mark: &str| marks.split(' ').any(|one| one == mark);
+        let part = |mark: &str, text: &'static str| if has(mark) { text } else { "" };
+        parse(&format!(
+            "{{metadata: {{name: a, labels: {{{}{}}}{}}}, spec: {{taints: [{}{}], providerID: '{}'}},
+               status: {{conditions: [{{type: Ready, status: '{}'}}, {{type: DiskPressure, status: '{}'}}]}}}}",
+            part("excluded", "node.kubernetes.io/exclude-from-external-load-balancers: '', "),
+            part("label", "other: ''"),
+            part("deleted", ", deletionTimestamp: '2026-01-01T12:00:00Z'"),
+            part("drained", "{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}, "),
+            part("taint", "{key: other, effect: NoSchedule}"),
+            if has("unnamed") { "" } else if has("renamed") { "providerID-2" } else { "providerID" },
+            if has("unready") { "False" } else { "True" },
+            if has("pressure") { "True" } else { "False" },
+        ))
+    };
+    let is_news = |old: Option<&str>, new: Option<&str>| {
+        let (old, new) = (old.map(node), new.map(node));
+        concerns_load_balancers(&Change { key: "a".to_owned(), old, new, revision: 1 })
+    };
+    for (one, other, expect) in [
+        ("", "", false),
+        ("", "excluded", true),
+        ("excluded", "excluded", false),
+        ("", "taint", false),
+        ("", "label", false),
+        ("unready", "unready", false),
+        ("", "unready", false),
+        ("unready", "unready pressure", false),
+        ("", "pressure", false),
+        ("", "deleted", false),
+        ("", "drained", false),
+        ("", "unnamed", true),
+        ("", "renamed", true),
+        ("drained", "drained excluded", true),
+        ("drained", "drained unnamed", true),
+        ("drained", "drained renamed", true),
+        ("drained", "drained unready", false),
+        ("excluded", "excluded drained", false),
+        ("excluded", "excluded unready", false),
+        ("excluded", "excluded unnamed", true),
+        ("excluded", "excluded renamed", true),
+        ("unready", "unready drained", false),
+        ("unready", "unready excluded", true),
+        ("unready", "unready unnamed", true),
+        ("unready", "unready renamed", true),
+        ("unnamed", "unnamed excluded", true),
+        ("unnamed", "unnamed unready", false),
+        ("unnamed", "unnamed drained", false),
+    ] {
+        assert_eq!(is_news(Some(one), Some(other)), expect, "{one:?} to {other:?}");
+        assert_eq!(is_news(Some(other), Some(one)), expect, "{other:?} to {one:?}");
+    }
+    assert!(is_news(None, Some("")) && is_news(Some(""), None), "one that comes or goes");
+    // Whoever asks for another reason leaves such Nodes out.
+    let one = service(HELD, "", "");
+    let known = Some(made(&one, &["a"], &[]));
+    let told = render(&plan(&snapshot(one, &[node("drained")], known)));
+    assert_eq!(told, "- ask UpdateLoadBalancer d/web []\n");
+}
+
+/// Source: `TestNeedsUpdate` of upstream's service controller. What a port leads to in Pods is not told to providers.
+#[test]
+fn what_a_load_balancer_depends_on_is_what_upstream_says() {
+    let changes = |old: &str, new: &str| {
+        let one = |more: &str| -> Arc<Service> {
+            let more: Vec<&str> = more.split(';').map(str::trim).collect();
+            let pick = |name: &str, usual: &'static str| {
+                let found = more.iter().find(|part| part.starts_with(name)).copied();
+                found.unwrap_or(usual).to_owned()
+            };
+            parse(&format!(
+                "{{metadata: {{name: web, namespace: d, {}}}, spec: {{{}, {}, {}}}}}",
+                pick("uid", "uid: u"),
+                pick("type", "type: LoadBalancer"),
+                pick("ports", "ports: [{port: 80}]"),
+                more.iter()
+                    .filter(|part| !["uid", "type", "ports"].iter().any(|own| part.starts_with(own)))
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            ))
+        };
+        let (old, new) = (one(old), one(new));
+        facts(&old) != facts(&new) || is_wanted(&old) != is_wanted(&new)
+    };
+    for (name, old, new, expect) in [
+        ("nothing", "", "", false),
+        ("another type", "", "type: ClusterIP", true),
+        ("ports", "ports: [{port: 8000}, {port: 9000}]", "ports: [{port: 8001}, {port: 9001}]", true),
+        ("more ports", "ports: [{port: 80}]", "ports: [{port: 80}, {port: 81}]", true),
+        ("names of ports", "ports: [{port: 80}]", "ports: [{port: 80, name: a}]", true),
+        ("protocols", "ports: [{port: 80}]", "ports: [{port: 80, protocol: UDP}]", true),
+        (
+            "the protocol that counts anyway",
+            "ports: [{port: 80}]",
+            "ports: [{port: 80, protocol: TCP}]",
+            false,
+        ),
+        ("ports of Nodes", "ports: [{port: 80}]", "ports: [{port: 80, nodePort: 30080}]", true),
+        ("protocols of applications", "", "ports: [{port: 80, appProtocol: http}]", true),
+        (
+            "other ones",
+            "ports: [{port: 80, appProtocol: http}]",
+            "ports: [{port: 80, appProtocol: tcp}]",
+            true,
+        ),
+        (
+            "the number of external addresses",
+            "externalIPs: [192.0.2.1]",
+            "externalIPs: [192.0.2.2, 192.0.2.3]",
+            true,
+        ),
+        ("external addresses", "externalIPs: [192.0.2.1]", "externalIPs: [192.0.2.2]", true),
+        ("another Service", "uid: old", "uid: new", true),
+        ("the traffic policy", "", "externalTrafficPolicy: Local", true),
+        ("the port of health checks", "", "healthCheckNodePort: 30123", true),
+        ("one family more", "ipFamilies: [IPv4]", "ipFamilies: [IPv4, IPv6]", true),
+        ("one family less", "ipFamilies: [IPv4, IPv6]", "ipFamilies: [IPv4]", true),
+        ("the same families", "ipFamilies: [IPv4]", "ipFamilies: [IPv4]", false),
+        ("the wanted address", "", "loadBalancerIP: 192.0.2.1", true),
+        ("the time of affinity", "", "sessionAffinityConfig: {clientIP: {timeoutSeconds: 5}}", true),
+        ("addresses in the cluster", "", "clusterIPs: [10.0.0.1]", false),
+        ("who is behind it", "", "selector: {a: b}", false),
+    ] {
+        assert_eq!(changes(old, new), expect, "{name}");
+        assert_eq!(changes(new, old), expect, "{name}, the other way");
+    }
+}
+
+/// Source: `TestNeedsCleanup` of upstream's service controller.
+#[test]
+fn a_load_balancer_is_left_where_a_finalizer_says_so() {
+    let going = "deletionTimestamp: '2026-01-01T12:00:00Z'";
+    for (name, meta, spec, expect) in [
+        ("no finalizer", "", "", false),
+        ("no finalizer, deleted", going, "", false),
+        ("another finalizer", "finalizers: [other]", "type: NodePort", false),
+        ("none is wanted any more", HELD, "type: NodePort", true),
+        ("one is wanted", HELD, "type: LoadBalancer", false),
+        ("deleted", &*format!("{HELD}, {going}"), "", true),
+        ("deleted with one", &*format!("{HELD}, {going}"), "type: LoadBalancer", true),
+        (
+            "somebody else's",
+            &*format!("{HELD}, {going}"),
+            "type: LoadBalancer, loadBalancerClass: example.com/x",
+            false,
+        ),
+    ] {
+        let service = parse(&format!("{{metadata: {{name: web, {meta}}}, spec: {{{spec}}}}}"));
+        assert_eq!(is_left(&service), expect, "{name}");
+    }
+}
+
+#[test]
+fn only_what_concerns_its_load_balancer_is_news_of_a_service() {
+    let text = |meta: &str, spec: &str, status: &str| {
+        format!(
+            "{{metadata: {{name: web, namespace: d, uid: u, {meta}}}, spec: {{{spec}}}, status: {{loadBalancer: {{{status}}}}}}}"
+        )
+    };
+    let balanced = "type: LoadBalancer, ports: [{port: 80, nodePort: 30080}]";
+    let usual = text("", balanced, "");
+    for (new, expect) in [
+        (usual.clone(), false),
+        (text("labels: {x: y}, resourceVersion: '9'", balanced, ""), false),
+        (text(HELD, balanced, ""), false),
+        (text("", &format!("{balanced}, clusterIPs: [10.0.0.1]"), ""), false),
+        (text("annotations: {x: y}", balanced, ""), true),
+        (text("", balanced, "ingress: [{ip: 1.2.3.4}]"), true),
+        (text("", &balanced.replace("30080", "30081"), ""), true),
+        (text("", &format!("{balanced}, loadBalancerClass: a.example/b"), ""), true),
+        (text("", &balanced.replace("LoadBalancer", "NodePort"), ""), true),
+        (text("deletionTimestamp: '2026-01-01T12:00:00Z'", balanced, ""), true),
+        (String::new(), true),
+    ] {
+        assert_eq!(is_news(&change(&usual, &new)), expect, "{new}");
+        assert_eq!(is_news(&change(&new, &usual)), expect, "back from {new}");
+    }
+    // Whoever never had one is nobody's, whatever changes.
+    for spec in [
+        "type: ClusterIP",
+        "type: NodePort",
+        "type: ExternalName",
+        &format!("{balanced}, loadBalancerClass: a/b"),
+    ] {
+        assert!(!is_news(&change("", &text("", spec, ""))), "{spec}");
+        assert!(!is_news(&change(&text("", spec, ""), &text("annotations: {x: y}", spec, ""))), "{spec}");
+    }
+    let left = text(HELD, "type: ClusterIP", "");
+    assert!(is_news(&change("", &left)), "a load balancer is left");
+    assert!(!is_news(&change(&left, &left)));
 }

@@ -252,3 +252,119 @@ fn write(path: &Path, volume: &Volume) -> io::Result<()> {
     file.write_all(&serde_json::to_vec_pretty(volume)?)?;
     file.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(name: &str) -> Volume {
+        Volume {
+            name: name.to_owned(),
+            capacity_bytes: 5,
+            kind: Kind::Filesystem,
+            is_ephemeral: false,
+            backing: Backing::Directory,
+            allocation: Allocation::Thin,
+            fs_type: String::new(),
+            fs_bytes: 0,
+            is_used: false,
+        }
+    }
+
+    #[test]
+    fn an_id_is_the_name_of_a_folder_and_of_no_other() {
+        let (long, longer) = ("a".repeat(ID_BYTES_MAX), "a".repeat(ID_BYTES_MAX + 1));
+        for (id, expect) in [
+            ("pvc-1", true),
+            ("A_b.c-9", true),
+            (&*long, true),
+            (&*longer, false),
+            ("", false),
+            (".", false),
+            ("..", false),
+            (".new-a", false),
+            ("a/b", false),
+            ("../a", false),
+            ("/a", false),
+            ("a\0", false),
+            ("a b", false),
+            ("a\n", false),
+            ("\u{e9}", false),
+        ] {
+            assert_eq!(is_id(id), expect, "{id:?}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let volumes = Volumes::open(folder.path()).unwrap();
+        fs::write(folder.path().join("volume.json"), serde_json::to_vec(&volume("outside")).unwrap())
+            .unwrap();
+        assert_eq!(volumes.get("..").unwrap(), None);
+        volumes.delete("..").unwrap();
+        assert!(folder.path().join("volume.json").exists() && volumes.folder().exists());
+        let missing = volumes.find("../x").unwrap_err();
+        assert_eq!(missing.message(), "volume ../x does not exist on this node");
+    }
+
+    #[test]
+    fn what_a_crash_has_left_is_removed_and_what_is_whole_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let volumes = Volumes::open(folder.path()).unwrap();
+        volumes.create("whole", &volume("whole"), &Content::Nothing).unwrap();
+        for left in [".new-half", ".gone-half"] {
+            fs::create_dir_all(volumes.folder().join(left).join("data/deep")).unwrap();
+            fs::write(volumes.folder().join(left).join("data/deep/file"), "x").unwrap();
+        }
+        fs::write(volumes.folder().join("whole/volume.json.new"), "{\"name\": ").unwrap();
+        let volumes = Volumes::open(folder.path()).unwrap();
+        let names: Vec<_> =
+            fs::read_dir(volumes.folder()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(names, ["whole"]);
+        assert_eq!(volumes.list().unwrap(), [("whole".to_owned(), volume("whole"))]);
+        let larger = Volume { capacity_bytes: 9, ..volume("whole") };
+        volumes.note("whole", &larger).unwrap();
+        assert_eq!(volumes.find("whole").unwrap(), larger);
+        // A volume that is made over what an earlier try has left is a new one.
+        fs::create_dir_all(volumes.folder().join(".new-next/data")).unwrap();
+        fs::write(volumes.folder().join(".new-next/data/old"), "x").unwrap();
+        volumes.create("next", &volume("next"), &Content::Nothing).unwrap();
+        assert_eq!(fs::read_dir(volumes.data("next")).unwrap().count(), 0);
+        for _ in 0..2 {
+            volumes.delete("next").unwrap();
+        }
+        assert_eq!(volumes.get("next").unwrap(), None);
+    }
+
+    #[test]
+    fn notes_of_older_versions_are_read_and_torn_ones_are_no_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        let volumes = Volumes::open(folder.path()).unwrap();
+        let note = |text: &str| {
+            fs::create_dir_all(volumes.folder().join("v")).unwrap();
+            fs::write(volumes.folder().join("v/volume.json"), text).unwrap();
+            volumes.get("v")
+        };
+        let old = r#"{"name": "a", "capacityBytes": 5, "kind": "Filesystem"}"#;
+        assert_eq!(note(old).unwrap(), Some(volume("a")));
+        assert!(note(r#"{"name": "a", "capacityBytes": 5, "kind": "Filesystem", "later": 1}"#).is_ok());
+        for torn in
+            ["", "{", &old[..old.len() - 1], "null", "[]", "\0\0\0\0", r#"{"name": "a", "kind": "Tape"}"#]
+        {
+            let error = note(torn).unwrap_err();
+            assert_eq!(error.code(), tonic::Code::Internal, "{torn:?}");
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_makes_a_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        let volumes = Volumes::open(folder.path()).unwrap();
+        let making = volumes.begin("a").unwrap();
+        let refused = volumes.begin("a").err().unwrap();
+        assert_eq!(
+            (refused.code(), refused.message()),
+            (tonic::Code::Aborted, "volume a is being made or removed")
+        );
+        assert!(volumes.begin("b").is_ok(), "another is nobody's business");
+        drop(making);
+        assert!(volumes.begin("a").is_ok());
+    }
+}

@@ -4,6 +4,8 @@
 
 use machinery::field::{FieldError, FieldErrors, Path};
 
+use crate::socket::EndpointError;
+
 use super::{GroupResource, Key, Keys, Kms, ProviderConfiguration, ResourceConfiguration};
 
 const AES_KEY_BYTES: &[usize] = &[16, 24, 32];
@@ -178,7 +180,7 @@ fn mandatory(path: &Path, field: &str, of: &str) -> FieldError {
 
 fn kms(kms: &Kms, path: &Path, earlier: &[String], is_reloaded: bool, errors: &mut FieldErrors) {
     kms_name(kms, &path.child("name"), earlier, is_reloaded, errors);
-    if !kms.timeout().is_some_and(|timeout| timeout.is_positive()) {
+    if kms.timeout().is_none_or(|timeout| timeout.is_zero()) {
         let detail = "timeout should be a positive value";
         errors.push(FieldError::invalid(&path.child("timeout"), &kms.timeout, detail));
     }
@@ -221,12 +223,12 @@ fn endpoint(endpoint: &str, path: &Path, errors: &mut FieldErrors) {
         errors.push(FieldError::invalid(path, "", "endpoint is a mandatory field for a kms"));
         return;
     }
-    let scheme = endpoint.split_once(':').map_or("", |(scheme, _)| scheme);
-    if scheme != "unix" {
-        let detail = format!("unsupported scheme {scheme:?} for KMS provider, only unix is supported");
-        errors.push(FieldError::invalid(path, endpoint, &detail));
-    } else if let Err(failure) = crate::socket::socket_of(endpoint) {
-        let detail = format!("invalid endpoint for kms provider, error: {failure}");
-        errors.push(FieldError::invalid(path, endpoint, &detail));
-    }
+    let detail = match crate::socket::socket_of(endpoint) {
+        Ok(_) => return,
+        Err(EndpointError::Scheme(scheme)) => {
+            format!("unsupported scheme {scheme:?} for KMS provider, only unix is supported")
+        }
+        Err(failure) => format!("invalid endpoint for kms provider, error: {failure}"),
+    };
+    errors.push(FieldError::invalid(path, endpoint, &detail));
 }

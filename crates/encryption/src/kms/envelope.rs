@@ -15,6 +15,9 @@ pub(crate) const KEY_ID_BYTES_MAX: usize = 1024;
 /// All annotations together.
 const ANNOTATIONS_BYTES_MAX: usize = 32 * 1024;
 
+/// The longest part of a domain. Source: RFC 1123.
+const LABEL_BYTES_MAX: usize = 63;
+
 /// The source is an AES-GCM key: what servers before 1.29 wrote.
 pub(crate) const AES_GCM_KEY: i32 = 0;
 /// The source is a seed: what is written now.
@@ -100,7 +103,10 @@ fn is_qualified(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_label = |label: &str| {
         let of_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        !label.is_empty() && label.chars().all(of_label) && !label.starts_with('-') && !label.ends_with('-')
+        (1..=LABEL_BYTES_MAX).contains(&label.len())
+            && label.chars().all(of_label)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     name.len() <= 253 && name.contains('.') && name.split('.').all(is_label)
 }
@@ -152,5 +158,75 @@ mod tests {
             "failed to validate annotations: total size of annotations is 32771, which exceeds the max size of 32768",
         );
         check(|object| object.encrypted_dek_source_type = 2, "unknown encryptedDEKSourceType: 2");
+    }
+
+    /// Source: `TestValidateAnnotations` of upstream's `kmsv2`, and `IsFullyQualifiedDomainName`.
+    #[test]
+    fn names_of_annotations_are_domains() {
+        let (long, longer) = ("a".repeat(63), "a".repeat(64));
+        let wide = vec!["a".repeat(61); 4].join(".");
+        for (name, expect) in [
+            ("foo.com", true),
+            ("foo.com.", true),
+            ("azure.kms.key-name.1", true),
+            (&format!("{long}.com"), true),
+            (&format!("{longer}.com"), false),
+            (&format!("{wide}.abcde"), true),
+            (&format!("{wide}.abcdef"), false),
+            ("", false),
+            (".", false),
+            ("com", false),
+            ("com.", false),
+            ("foo.com..", false),
+            (".foo.com", false),
+            ("foo..com", false),
+            ("Foo.com", false),
+            ("foo.com/key", false),
+            ("foo_bar.com", false),
+            ("-foo.com", false),
+            ("foo-.com", false),
+            ("foo.\u{e9}", false),
+            ("foo .com", false),
+        ] {
+            assert_eq!(is_qualified(name), expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_the_last_that_fits() {
+        check(|object| object.encrypted_dek_source = vec![0; 1024], "");
+        check(|object| object.key_id = "k".repeat(1024), "");
+        check(|object| object.annotations.clear(), "");
+        check(|object| object.annotations = BTreeMap::from([("a.b".into(), vec![0; 32 * 1024 - 3])]), "");
+        check(|object| object.encrypted_dek_source_type = -1, "unknown encryptedDEKSourceType: -1");
+        // The first thing that is wrong is told of.
+        check(
+            |object| {
+                object.encrypted_data.clear();
+                object.key_id.clear();
+            },
+            "encrypted data is empty",
+        );
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_refused() {
+        let sound = sound().encode_to_vec();
+        for (name, bytes) in [
+            ("nothing", &b""[..]),
+            ("a field without its value", b"\x0a"),
+            ("a length beyond the end", b"\x0a\xff\x01x"),
+            ("a length beyond everything", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+            ("a number without an end", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+            ("field zero", b"\x00\x00"),
+            ("a name that is no text", b"\x0a\x01x\x12\x02\xff\xfe\x1a\x01x"),
+            ("another type of field", b"\x08\x01"),
+            ("JSON", br#"{"kind": "Secret"}"#),
+        ] {
+            assert!(EncryptedObject::open(bytes).is_err(), "{name}");
+        }
+        // Fields of later versions are passed over.
+        let later = [&sound[..], b"\x7a\x01x"].concat();
+        assert!(EncryptedObject::open(&later).is_ok());
     }
 }

@@ -315,6 +315,7 @@ impl Provider {
             seeds.remove(&oldest);
         }
         seeds.insert(id, (reader, Instant::now()));
+        self.metrics.seeds_known(&self.name, seeds.len());
     }
 
     /// Somebody was sent away: look soon whether the plugin is well, and tell when it is.

@@ -153,3 +153,98 @@ async fn broken_bytes_are_an_error_and_nothing_worse() {
         }
     }
 }
+
+/// Source: `TestWildcardStructure` of upstream, with a key for each plugin.
+#[tokio::test]
+async fn each_kind_is_written_by_the_rule_that_is_closest() {
+    let rule = |resources: &str, key: &str| {
+        let secret = STANDARD.encode([7; 32]);
+        format!(
+            "- {{resources: [{resources}], providers: [{{aescbc: {{keys: [{{name: {key}, secret: {secret}}}]}}}}]}}\n"
+        )
+    };
+    let rules = [
+        rule("configmaps, '*.apps'", "kms"),
+        rule("secrets", "another"),
+        rule("'*.'", "fancy"),
+        rule("'*.*'", "yet-another"),
+    ];
+    let text = format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n{}",
+        rules.concat()
+    );
+    let config = Config::parse(text.as_bytes(), false).unwrap();
+    let tasks = Tasks::new();
+    let encryption =
+        Encryption::start(Some(&config), false, "test", &Metrics::new(), Clock::system(), &tasks).await;
+    for (group, resource, key) in [
+        ("", "configmaps", "kms"),
+        ("", "secrets", "another"),
+        ("", "events", "fancy"),
+        ("apps", "deployments", "kms"),
+        ("", "pods", "fancy"),
+        ("", "pandas", "fancy"),
+        ("bears", "pandas", "yet-another"),
+        ("apps", "jobs", "kms"),
+        ("bears", "secrets", "yet-another"),
+    ] {
+        let sealed = encryption.transformer(group, resource).seal("place", b"value").unwrap();
+        let prefix = format!("k8s:enc:aescbc:v1:{key}:");
+        assert!(sealed.starts_with(prefix.as_bytes()), "{resource}.{group}");
+    }
+}
+
+/// Source: `TestEncryptionProviderConfigCorrect` of upstream: whoever stands first writes, and all of them read.
+#[tokio::test]
+async fn providers_read_what_any_of_them_has_written_wherever_they_stand() {
+    let secret = |bytes: &[u8]| STANDARD.encode(bytes);
+    let two = format!(
+        "[{{name: key1, secret: {}}}, {{name: key2, secret: {}}}]",
+        secret(b"secret is secure"),
+        secret(b"this is password")
+    );
+    let one = format!("[{{name: key1, secret: {}}}]", secret(b"abcdefghijklmnopqrstuvwxyz123456"));
+    let all = [
+        ("k8s:enc:aesgcm:v1:key1:", format!("{{aesgcm: {{keys: {two}}}}}")),
+        ("k8s:enc:aescbc:v1:key1:", format!("{{aescbc: {{keys: {two}}}}}")),
+        ("k8s:enc:secretbox:v1:key1:", format!("{{secretbox: {{keys: {one}}}}}")),
+        ("", "{identity: {}}".to_owned()),
+    ];
+    let mut servers = Vec::new();
+    for first in 0..all.len() {
+        let mut order: Vec<&str> = all.iter().map(|(_, provider)| provider.as_str()).collect();
+        order.swap(0, first);
+        servers.push((all[first].0, start(&order.join(", ")).await));
+    }
+    let original: &[u8] = &[77, 110, 78, 0, 255, b':'];
+    for (prefix, writer) in &servers {
+        let sealed = writer.transformer("", "secrets").seal("place", original).unwrap();
+        assert!(sealed.starts_with(prefix.as_bytes()), "{prefix}");
+        for (of, reader) in &servers {
+            let opened = reader.transformer("", "secrets").open("place", &sealed).await;
+            let (opened, is_stale) =
+                opened.unwrap_or_else(|failure| panic!("{of} reads {prefix}: {failure}"));
+            assert_eq!((&*opened, is_stale), (original, of != prefix), "{of} reads {prefix}");
+        }
+    }
+    // What nobody in the list has written is told of, without the value.
+    let alone = start(&format!("{{aesgcm: {{keys: {two}}}}}")).await;
+    let secrets = alone.transformer("", "secrets");
+    for (stored, expect) in [
+        (&b"plain"[..], "no matching prefix found"),
+        (
+            b"k8s:enc:aescbc:v1:key1:xxxx",
+            "no matching prefix found: the value begins with \"k8s:enc:aescbc:v1:key1:\"",
+        ),
+        (
+            b"k8s:enc:aesgcm:v1:key3:xxxx",
+            "no matching key was found for the provided AES transformer: the value begins with \"key3:\"",
+        ),
+        (b"k8s:enc:aesgcm:v1:", "no matching key was found for the provided AES transformer"),
+        (b"k8s:enc:aesgcm:v1:key1:", "the stored data was shorter than the required size"),
+        (b"k8s:enc:aesgcm:v1:key1:0123456789ab", "cipher: message authentication failed"),
+    ] {
+        let failure = secrets.open("place", stored).await.unwrap_err().to_string();
+        assert_eq!(failure, expect, "{}", stored.escape_ascii());
+    }
+}

@@ -84,12 +84,19 @@ async fn the_plugin_is_asked_once_per_key_and_once_per_foreign_seed() {
         assert_eq!(open(&server, value).await, Ok(false));
     }
     assert_eq!((plugin.count("encrypt"), plugin.count("decrypt")), (1, 0));
+    let known = |metrics: &Metrics, count: u32| {
+        let line = format!("dek_source_cache_size{{provider_name=\"vault\"}} {count}\n");
+        assert!(metrics.render().contains(&line), "{line}");
+    };
+    known(&fixture.metrics, 1);
 
-    let restarted = Fixture { metrics: Metrics::new(), ..fixture }.server().await;
+    let fixture = Fixture { metrics: Metrics::new(), ..fixture };
+    let restarted = fixture.server().await;
     for value in &values {
         assert_eq!(open(&restarted, value).await, Ok(false), "the same key, another seed");
     }
     assert_eq!((plugin.count("encrypt"), plugin.count("decrypt")), (2, 1));
+    known(&fixture.metrics, 2);
 }
 
 #[tokio::test]
@@ -240,4 +247,59 @@ async fn a_new_configuration_waits_until_its_plugin_is_well() {
     let (reloaded, ()) = tokio::join!(reload, heal);
     assert!(reloaded.unwrap());
     assert!(server.transformer("", "secrets").is_configured());
+}
+
+/// Source: `TestIsKMSv2ProviderHealthyError` and `TestKMSv2SameVersionFromStatus` of upstream.
+#[tokio::test]
+async fn all_that_is_wrong_with_a_plugin_is_said_at_once() {
+    let fixture = Fixture::new();
+    let plugin = fixture.plugin();
+    plugin.set(|plugin| (plugin.version, plugin.healthz) = (String::new(), "unhealthy".into()));
+    plugin.set(|plugin| plugin.key_id.clear());
+    let server = fixture.server().await;
+    let check = async |version: &str, healthz: &str, key_id: &str, expect: &str| {
+        plugin.set(|plugin| {
+            (plugin.version, plugin.healthz, plugin.key_id) = (version.into(), healthz.into(), key_id.into());
+        });
+        wait(21).await;
+        let told = server.health().await.err().map(|error| error.to_string()).unwrap_or_default();
+        let told = told.replace("kms-provider-0: kmsv2 Provider vault is not healthy, error: ", "");
+        assert_eq!(told, expect, "{version:?} {healthz:?}");
+    };
+    check(
+        "",
+        "unhealthy",
+        "",
+        r#"[got unexpected healthz status: unhealthy, expected KMSv2 API version v2, got , got invalid KMSv2 KeyID hash "": keyID is empty]"#,
+    )
+    .await;
+    check(
+        "v1beta1",
+        "",
+        "",
+        r#"[got unexpected healthz status: , expected KMSv2 API version v2, got v1beta1, got invalid KMSv2 KeyID hash "": keyID is empty]"#,
+    )
+    .await;
+    check("v2beta1", "ok", "", r#"got invalid KMSv2 KeyID hash "": keyID is empty"#).await;
+    let long = "k".repeat(1025);
+    let told = "keyID is 1025 bytes, which exceeds the max size of 1024";
+    plugin.set(|plugin| plugin.key_id.clone_from(&long));
+    wait(21).await;
+    let error = server.health().await.unwrap_err().to_string();
+    assert!(error.contains(told) && !error.contains(&long), "{error}");
+    check("v2beta1", "ok", "1", "").await;
+    check(
+        "v2",
+        "ok",
+        "1",
+        "KMSv2 API version should not change after the initial status response version v2beta1, got v2",
+    )
+    .await;
+    check("v2beta1", "ok", "1", "").await;
+    assert!(seal(&server).is_ok());
+    let text = fixture.metrics.render();
+    let line = |error: &str, count: u32| {
+        format!("invalid_key_id_from_status_total{{provider_name=\"vault\",error=\"{error}\"}} {count}\n")
+    };
+    assert!(text.contains(&line("too_long", 1)) && text.contains(&line("empty", 4)), "{text}");
 }

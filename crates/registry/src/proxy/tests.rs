@@ -112,3 +112,81 @@ async fn a_proxy_that_will_not_is_told_of() {
     assert!(error.contains(&format!("proxy 127.0.0.1:{port}: HTTP/1.1 403 Forbidden")), "{error}");
     proxy.join().unwrap();
 }
+
+/// Source: `UseProxyTests` of `golang.org/x/net/http/httpproxy`.
+#[test]
+fn exceptions_are_gos() {
+    let exceptions = "foo.com, .barbaz.net, 192.168.1.1, 192.168.1.2:81, 192.168.1.3:80, 10.0.0.0/30, \
+                      2001:db8::52:0:1, [2001:db8::52:0:2]:443, [2001:db8::52:0:3]:80, 2002:db8:a::45/64";
+    let variables = [("HTTP_PROXY", "http://p:3128"), ("NO_PROXY", exceptions)];
+    let proxies = proxies(&variables).unwrap();
+    for (host, expect) in [
+        ("localhost", false),
+        ("127.0.0.1", false),
+        ("127.0.0.2", false),
+        ("[::1]", false),
+        ("[::2]", true),
+        ("192.168.1.1", false),
+        ("192.168.1.2", true),
+        ("192.168.1.3", false),
+        ("192.168.1.4", true),
+        ("10.0.0.2", false),
+        ("[2001:db8::52:0:1]", false),
+        ("[2001:db8::52:0:2]", true),
+        ("[2001:db8::52:0:3]", false),
+        ("[2002:db8:a::123]", false),
+        ("[fe80::424b:c8be:1643:a1b6]", true),
+        ("barbaz.net", true),
+        ("www.barbaz.net", false),
+        ("foobar.com", true),
+        ("foo.com", false),
+        ("foofoo.com", true),
+        ("baz.com", true),
+        ("localhost.net", true),
+        ("local.localhost", true),
+        ("barbarbaz.net", true),
+        ("WWW.BARBAZ.NET", false),
+        ("FOO.COM", false),
+    ] {
+        let uri = format!("http://{host}/v2/").parse().unwrap();
+        assert_eq!(proxies.for_uri(&uri).is_some(), expect, "{host}");
+    }
+}
+
+/// Source: `proxyForURLTests` and `TestInvalidNoProxy` of `golang.org/x/net/http/httpproxy`.
+#[test]
+fn proxies_are_read_as_go_reads_them() {
+    for (name, value, expect) in [
+        ("a host", "example.com", Ok("example.com")),
+        ("a port", "example.com:1234", Ok("example.com:1234")),
+        ("a scheme", "http://example.com", Ok("example.com")),
+        ("a path is not looked at", "http://example.com/x?y", Ok("example.com")),
+        ("an address", "127.0.0.1:80", Ok("127.0.0.1:80")),
+        ("an IPv6 address", "http://[::1]:80", Ok("[::1]:80")),
+        ("blanks around", "  http://example.com  ", Ok("example.com")),
+        ("a user", "http://u@example.com", Ok("example.com")),
+        ("no host", "http://", Err("it is no URL")),
+        (
+            "a scheme that is no proxy's",
+            "ftp://example.com",
+            Err("proxies of scheme \"ftp\" are not supported"),
+        ),
+        ("a blank within", "http://a b", Err("it is no URL")),
+    ] {
+        let found = proxies(&[("https_proxy", value)]);
+        let uri = "https://r.example/".parse().unwrap();
+        let found = found.map(|found| found.for_uri(&uri).unwrap().authority.to_string());
+        let found = found.map_err(|error| error.to_string());
+        let expect = expect.map(str::to_owned).map_err(|why| format!("HTTPS_PROXY: {why}"));
+        assert_eq!(found, expect, "{name}");
+    }
+    let both = proxies(&[("HTTPS_PROXY", "capitals"), ("https_proxy", "none")]).unwrap();
+    let uri = "https://r.example/".parse().unwrap();
+    assert_eq!(both.for_uri(&uri).unwrap().authority, "capitals");
+    // Entries that are none are left out, and the others count.
+    let odd = [("https_proxy", "p"), ("no_proxy", ":1,, *. ,.,[,a:b,1.2.3.4/33,1.2.3.4/x,/8,r.example")];
+    let odd = proxies(&odd).unwrap();
+    for (uri, expect) in [("https://r.example/", false), ("https://1.2.3.4/", true), ("https://a/", true)] {
+        assert_eq!(odd.for_uri(&uri.parse().unwrap()).is_some(), expect, "{uri}");
+    }
+}

@@ -24,6 +24,8 @@ const BIG_DATA: u16 = 1;
 const NO_PAGE: u64 = u64::MAX;
 /// Both metas.
 const META_PAGES: u64 = 2;
+/// Levels of a tree; the engine itself goes no deeper. Source: `CURSOR_STACK`.
+const DEPTH_MAX: u16 = 32;
 
 /// The list.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -55,7 +57,12 @@ pub(super) fn read(file: &File, page_bytes: usize, table_pages: u64) -> Result<F
     let meta = if first.transaction > second.transaction { first } else { second };
     let mut by_transaction = Vec::new();
     if meta.free.root != NO_PAGE {
-        pages.collect(meta.free.root, meta.free.depth, &mut by_transaction)?;
+        if meta.free.depth > DEPTH_MAX {
+            return Err(Unclear::Layout("the list's depth"));
+        }
+        // Each page is in the tree once: one that is damaged may lead back to itself.
+        let mut left = meta.free.pages.min(file.metadata()?.len() / (page_bytes as u64).max(1));
+        pages.collect(meta.free.root, meta.free.depth, &mut left, &mut by_transaction)?;
     }
     let mut listed: Vec<u64> = by_transaction.iter().flat_map(|(_, pages)| pages).copied().collect();
     let free = listed.len() as u64;
@@ -66,9 +73,10 @@ pub(super) fn read(file: &File, page_bytes: usize, table_pages: u64) -> Result<F
     if listed.len() as u64 != free || !is_within {
         return Err(Unclear::Layout("the list"));
     }
-    let used = META_PAGES + meta.free.pages + meta.main.pages + table_pages;
+    let used =
+        [meta.free.pages, meta.main.pages, table_pages].into_iter().fold(META_PAGES, u64::saturating_add);
     let all = meta.last_page.saturating_add(1);
-    if used + free != all {
+    if used.saturating_add(free) != all {
         return Err(Unclear::Sum { used, free, all });
     }
     Ok(FreePages { newest: meta.transaction, by_transaction })
@@ -95,7 +103,8 @@ impl Meta {
             && u32_at(page, PAGE_HEAD_BYTES + 4)? == DATA_VERSION
             && usize::try_from(u32_at(page, TREES_AT)?).ok()? == page_bytes;
         let tree = |at: usize| {
-            let pages = [8, 16, 24].into_iter().map(|part| u64_at(page, at + part)).sum::<Option<u64>>()?;
+            let parts = [8, 16, 24].map(|part| u64_at(page, at + part));
+            let pages = parts.into_iter().try_fold(0_u64, |sum, part| sum.checked_add(part?))?;
             Some(Tree { depth: u16_at(page, at + 6)?, pages, root: u64_at(page, at + 40)? })
         };
         let after = TREES_AT + 2 * TREE_BYTES;
@@ -130,8 +139,15 @@ impl Pages<'_> {
     }
 
     /// All below a page of the list's tree.
-    fn collect(&self, number: u64, depth: u16, into: &mut Vec<(u64, Vec<u64>)>) -> Result<(), Unclear> {
+    fn collect(
+        &self,
+        number: u64,
+        depth: u16,
+        left: &mut u64,
+        into: &mut Vec<(u64, Vec<u64>)>,
+    ) -> Result<(), Unclear> {
         let depth = depth.checked_sub(1).ok_or(Unclear::Layout("the list's depth"))?;
+        *left = left.checked_sub(1).ok_or(Unclear::Layout("the list's pages"))?;
         let page = self.page(number)?;
         let broken = || Unclear::Layout("a page of the list");
         let is_leaf = match (flags(&page), depth) {
@@ -142,7 +158,7 @@ impl Pages<'_> {
         for node in nodes(&page).ok_or_else(broken)? {
             match is_leaf {
                 true => into.push(self.record(node).ok_or_else(broken)??),
-                false => self.collect(child(node).ok_or_else(broken)?, depth, into)?,
+                false => self.collect(child(node).ok_or_else(broken)?, depth, left, into)?,
             }
         }
         Ok(())
@@ -212,3 +228,6 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
+
+#[cfg(test)]
+mod tests;

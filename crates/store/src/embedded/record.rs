@@ -148,4 +148,43 @@ mod tests {
             assert!(Head::decode(&bytes[..len]).is_none(), "length {len}");
         }
     }
+
+    #[test]
+    fn lengths_that_lie_are_no_record() {
+        let sound = record(Some("value"), "cause").encode();
+        let (key_at, cause_at) = (HEAD_BYTES - 6, HEAD_BYTES - 4);
+        let with = |at: usize, bytes: &[u8]| {
+            let mut changed = sound.clone();
+            changed[at..at + bytes.len()].copy_from_slice(bytes);
+            changed
+        };
+        let rest = sound.len() - HEAD_BYTES;
+        for (name, bytes) in [
+            ("a key longer than all", with(key_at, &u16::MAX.to_le_bytes())),
+            ("a key by one too long", with(key_at, &u16::try_from(rest + 1).unwrap().to_le_bytes())),
+            ("a cause longer than all", with(cause_at, &u32::MAX.to_le_bytes())),
+            ("a cause by one too long", with(cause_at, &u32::try_from(rest - 25).unwrap().to_le_bytes())),
+            ("a key that is no text", with(HEAD_BYTES, b"\xff")),
+        ] {
+            assert!(Head::decode(&bytes).is_none(), "{name}");
+        }
+        // Another split of the same bytes is a record; its checksum tells it from the one that was written.
+        let other = Head::decode(&with(key_at, &1_u16.to_le_bytes())).map(|head| head.to_record(7));
+        assert!(other.is_some_and(|other| other.key == "/"));
+    }
+
+    #[test]
+    fn what_stands_behind_a_removal_is_not_its_value() {
+        let mut bytes = record(None, "gone").encode();
+        bytes.extend_from_slice(b"left over");
+        let read = Head::decode(&bytes).unwrap().to_record(7);
+        assert_eq!((read.value, read.cause), (None, Bytes::from_static(b"gone")));
+        assert_eq!(record(None, "gone").entry(), None);
+        let entry = record(Some("v"), "c").entry().unwrap();
+        assert_eq!((entry.revision, entry.create_revision, &entry.value[..]), (7, 3, &b"v"[..]));
+        // Other flags than the one that is known do not count.
+        let mut flagged = record(Some("v"), "c").encode();
+        flagged[0] = 0xfe;
+        assert!(!Head::decode(&flagged).unwrap().is_tombstone);
+    }
 }

@@ -131,4 +131,47 @@ mod tests {
             (rows.len(), true, None)
         );
     }
+
+    /// Whatever was written: each change is still there as it was, on disk or in memory, and what is on disk begins where
+    /// the overlay did.
+    #[test]
+    fn nothing_of_an_overlay_gets_lost() {
+        let mut random = 7_u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % bound
+        };
+        for round in 0..200 {
+            let (keys, first) = (1 + below(6), 100);
+            // What the disk has of some keys already.
+            let mut last: Vec<Revision> = (0..keys).map(|_| below(first)).collect();
+            let rows: Vec<String> = (first..first + below(30))
+                .map(|revision| {
+                    let key = below(keys) as usize;
+                    let before = std::mem::replace(&mut last[key], revision);
+                    format!("k{key}:{revision}<{before}{}", if below(4) == 0 { "-" } else { "" })
+                })
+                .collect();
+            let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+            let overlay = overlay(&rows);
+            let thinned = thinned(&overlay, &Arc::default());
+
+            let on_disk = text(thinned.records.iter());
+            let in_memory = text(thinned.coalesced.newer(0));
+            let is_there = |row: &str| on_disk.split(' ').chain(in_memory.split(' ')).any(|one| one == row);
+            assert!(rows.iter().all(|row| is_there(row)), "{round}: {rows:?}\n{on_disk}\n{in_memory}");
+            assert!(thinned.records.is_sorted_by_key(|record| record.revision), "{round}: {on_disk}");
+            let mut keys_on_disk: Vec<&str> = thinned.records.iter().map(|record| &*record.key).collect();
+            keys_on_disk.sort_unstable();
+            keys_on_disk.dedup();
+            assert_eq!(keys_on_disk.len(), thinned.records.len(), "{round}: a key twice in {on_disk}");
+            for record in &thinned.records {
+                let mut of_key = overlay.records.values().filter(|one| one.key == record.key);
+                let (oldest, newest) = (of_key.clone().next().unwrap(), of_key.next_back().unwrap());
+                assert_eq!((record.before, record.revision), (oldest.before, newest.revision), "{round}");
+            }
+            let changed = thinned.records.iter().filter(|one| !rows.contains(&&*text(std::iter::once(*one))));
+            assert_eq!(thinned.whole, changed.map(|one| one.revision).max(), "{round}: {rows:?}");
+        }
+    }
 }

@@ -86,5 +86,30 @@ mod tests {
     #[test]
     fn short_leases_are_not_shared_and_long_ones_last_long_enough_for_all() {
         assert_eq!([1, 19, 600, 3600].map(Leases::granted_seconds), [1, 19, 630, 3660]);
+        assert_eq!(Leases::granted_seconds(u32::MAX), u32::MAX);
+    }
+
+    /// Source: `TestGetReuseDurationSeconds` of upstream's `etcd3`.
+    #[test]
+    fn a_lease_is_shared_for_as_long_as_upstream_shares_it() {
+        for (ttl_seconds, expect) in [(3600, 60), (1000, 50), (1200, 60), (1199, 59), (20, 1), (0, 0)] {
+            assert_eq!(reuse_seconds(ttl_seconds), expect, "{ttl_seconds}");
+        }
+    }
+
+    #[test]
+    fn each_time_to_live_has_a_lease_of_its_own_and_the_newest_counts() {
+        let (leases, now) = (Leases::default(), Instant::now());
+        leases.add(3600, 1, now);
+        leases.add(1000, 2, now);
+        leases.add(3600, 3, now);
+        assert_eq!((leases.shared(3600, now), leases.shared(1000, now)), (Some(3), Some(2)));
+        leases.forget(1);
+        assert_eq!(leases.shared(3600, now), Some(3), "an older one is forgotten already");
+        leases.forget(3);
+        assert_eq!((leases.shared(3600, now), leases.shared(1000, now)), (None, Some(2)));
+        // Those that are too short are never shared.
+        leases.add(19, 4, now);
+        assert_eq!(leases.shared(19, now), None);
     }
 }

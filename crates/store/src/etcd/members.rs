@@ -273,6 +273,68 @@ mod tests {
         }
     }
 
+    /// Source: etcd's `api/v3rpc/rpctypes/error.go`.
+    #[test]
+    fn errors_of_etcd_mean_what_callers_know() {
+        let told = |error: StoreError| match error {
+            StoreError::NoSpace => "no space",
+            StoreError::TooLarge => "too large",
+            StoreError::Unavailable(_) => "unavailable",
+            StoreError::Failed(_) => "failed",
+            _ => "another",
+        };
+        for (code, message, expect) in [
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "no space"),
+            (Code::InvalidArgument, "etcdserver: request is too large", "too large"),
+            (Code::ResourceExhausted, "grpc: received message larger than max (2 vs. 1)", "too large"),
+            (Code::ResourceExhausted, "etcdserver: too many requests", "unavailable"),
+            (Code::Unavailable, "etcdserver: leader changed", "unavailable"),
+            (Code::Unavailable, "etcdserver: no leader", "unavailable"),
+            (Code::Unavailable, "etcdserver: request timed out", "unavailable"),
+            (Code::Unavailable, "etcdserver: server stopped", "unavailable"),
+            (Code::Unavailable, "etcdserver: unhealthy cluster", "unavailable"),
+            (Code::Unavailable, "", "unavailable"),
+            (Code::DeadlineExceeded, "context deadline exceeded", "unavailable"),
+            (Code::DataLoss, "etcdserver: corrupt cluster", "failed"),
+            (Code::InvalidArgument, "etcdserver: key is not provided", "failed"),
+            (Code::PermissionDenied, "etcdserver: permission denied", "failed"),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", "failed"),
+            (Code::FailedPrecondition, "etcdserver: user name is empty", "failed"),
+        ] {
+            let status = Status::new(code, message);
+            assert_eq!(told(failure(&status)), expect, "{code:?} {message}");
+        }
+    }
+
+    #[test]
+    fn versions_that_are_none_are_not_taken_for_one() {
+        for text in
+            ["", ".", "3", "3.", ".5", "v3.5.0", "3.x.1", "-3.5.1", "3.5.", "3,5", "99999999999999999999.1"]
+        {
+            let version = Version::parse(text);
+            assert!(version.is_none() || text == "3.5.", "{text:?}: {version:?}");
+        }
+        assert_eq!(Version::parse("3.5.1.9"), Some(Version(3, 5, 1)));
+        assert_eq!(Version(3, 10, 2).to_string(), "3.10.2");
+        // Source: `TestSupports` of upstream's etcd feature checker.
+        for (version, is_reliable) in [
+            (Version(3, 4, 30), false),
+            (Version(3, 4, 31), true),
+            (Version(3, 4, 32), true),
+            (Version(3, 5, 0), false),
+            (Version(3, 5, 12), false),
+            (Version(3, 5, 13), true),
+            (Version(3, 5, 14), true),
+            (Version(3, 6, 0), true),
+            (Version(3, 3, 99), false),
+            (Version(2, 9, 9), false),
+            (Version(4, 0, 0), true),
+        ] {
+            assert_eq!(version.has_reliable_progress(), is_reliable, "{version}");
+        }
+        assert!(Version(3, 3, 99) < OLDEST && Version(3, 4, 0) >= OLDEST);
+    }
+
     #[test]
     fn what_says_that_a_member_is_unwell_sends_us_to_the_next() {
         let rows = [

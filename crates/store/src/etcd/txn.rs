@@ -239,4 +239,97 @@ mod tests {
             api::TxnResponse { responses: vec![range(vec![]), range(vec![])], ..Default::default() };
         assert_eq!(outcome(nothing), Outcome::Refused { current: None, cause: None, other: None });
     }
+
+    #[test]
+    fn answers_that_no_etcd_gives_say_nothing_wrong() {
+        let kv = |key: &'static [u8], value: &'static [u8], revision: i64| api::KeyValue {
+            key: Bytes::from_static(key),
+            create_revision: revision,
+            mod_revision: revision,
+            value: Bytes::from_static(value),
+            ..Default::default()
+        };
+        let range = |kvs: Vec<api::KeyValue>| api::ResponseOp {
+            response: Some(api::Response::Range(api::RangeResponse { kvs, ..Default::default() })),
+        };
+        let put = || api::ResponseOp { response: Some(api::Response::Put(api::Done {})) };
+        let refused = Outcome::Refused { current: None, cause: None, other: None };
+        for (name, responses) in [
+            ("none", vec![]),
+            ("one without content", vec![api::ResponseOp::default()]),
+            ("one that changes something", vec![put(), put(), put()]),
+            ("keys that are no text", vec![range(vec![kv(b"\xff", b"x", 5)]), range(vec![])]),
+            ("a cause that is too short", vec![range(vec![]), range(vec![kv(b"c", b"0123456789abcde", 5)])]),
+            ("a cause that is empty", vec![range(vec![]), range(vec![kv(b"c", b"", 5)])]),
+        ] {
+            let answer = api::TxnResponse { responses, ..Default::default() };
+            assert_eq!(outcome(answer), refused, "{name}");
+        }
+        // Negative numbers are none, and what is more than was asked for does not count.
+        let there = vec![kv(b"/registry/a", b"x", -5), kv(b"/registry/b", b"y", 9)];
+        let cause = vec![kv(b"/registry.causes/a", b"0123456789abcdef", i64::MIN)];
+        let responses = vec![range(there), range(cause), range(vec![kv(b"o", b"", 3)]), range(vec![])];
+        let Outcome::Refused { current: Some(entry), cause: Some((_, 0)), other: Some(3) } =
+            outcome(api::TxnResponse { responses, ..Default::default() })
+        else {
+            panic!("what is there is told");
+        };
+        assert_eq!((entry.key.as_str(), entry.revision), ("/registry/a", 0));
+        let done = |revision: Option<i64>| {
+            let header = revision.map(|revision| api::ResponseHeader { revision });
+            outcome(api::TxnResponse { succeeded: true, header, ..Default::default() })
+        };
+        assert_eq!(done(Some(7)), Outcome::Committed(7));
+        assert_eq!((done(None), done(Some(-1))), (Outcome::Committed(0), Outcome::Committed(0)));
+    }
+
+    #[test]
+    fn a_write_that_depends_on_another_key_asks_for_that_too() {
+        for (revision, expect) in [(0, -1), (7, 7), (u64::MAX, i64::MAX)] {
+            let only_while = Some(crate::Unchanged { key: "/registry/lock".into(), revision });
+            let write = Write { only_while, ..put("/registry/a", Expect::Revision(3), "1") };
+            let txn = request(&write, [1; 16], WriteLeases { object: 5, cause: 6 }, 41).unwrap();
+            let last = txn.compare.last().unwrap();
+            assert_eq!(
+                (&last.key[..], last.mod_revision),
+                (&b"/registry/lock"[..], Some(expect)),
+                "{revision}"
+            );
+            let reads: Vec<(String, bool)> = txn
+                .failure
+                .into_iter()
+                .map(|op| match op.request {
+                    Some(api::Request::Range(range)) => {
+                        (String::from_utf8(range.key.to_vec()).unwrap(), range.keys_only)
+                    }
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            let keys = ["/registry/a", "/registry.causes/a", "/registry/lock"].map(str::to_owned);
+            assert_eq!(reads, keys.into_iter().zip([false, false, true]).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_write_is_its_cause_and_its_change_under_their_leases() {
+        let leases = WriteLeases { object: 5, cause: 6 };
+        let of = |write: &Write| request(write, *b"0123456789abcdef", leases, 41).unwrap().success;
+        let made = of(&put("/registry/a", Expect::Absent, "v"));
+        let [Some(api::Request::Put(cause)), Some(api::Request::Put(object))] =
+            [made[0].request.clone(), made[1].request.clone()]
+        else {
+            panic!("two puts: {made:?}");
+        };
+        assert_eq!((&cause.key[..], cause.lease), (&b"/registry.causes/a"[..], 6));
+        assert_eq!(&cause.value[..], b"0123456789abcdefcause of v");
+        assert_eq!((&object.key[..], &object.value[..], object.lease), (&b"/registry/a"[..], &b"v"[..], 5));
+        let removed = of(&delete("/registry/a", 9));
+        assert!(
+            matches!(&removed[1].request, Some(api::Request::DeleteRange(it)) if it.key == "/registry/a")
+        );
+        // What is absent cannot be removed.
+        let nothing = Write { expect: Expect::Absent, ..delete("/registry/a", 9) };
+        let compare = request(&nothing, [1; 16], leases, 41).unwrap().compare;
+        assert_eq!(compare.iter().map(|it| it.mod_revision).collect::<Vec<_>>(), [Some(-1)]);
+    }
 }

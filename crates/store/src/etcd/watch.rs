@@ -439,4 +439,46 @@ mod tests {
         let canceled = api::WatchResponse { canceled: true, cancel_reason: lost, ..Default::default() };
         check(4, canceled, "broken: etcdserver: no leader");
     }
+
+    /// Source: `TestParseEvent` of upstream's `etcd3`.
+    #[test]
+    fn events_are_what_upstream_takes_them_for() {
+        let kv = |create: i64, revision: i64, value: &'static [u8]| api::KeyValue {
+            key: Bytes::from_static(b"/registry/key"),
+            create_revision: create,
+            mod_revision: revision,
+            value: Bytes::from_static(value),
+            ..Default::default()
+        };
+        let check =
+            |r#type: api::EventType, kv: api::KeyValue, prev_kv: Option<api::KeyValue>, expect: &str| {
+                let event = api::Event { r#type: r#type.into(), kv: Some(kv), prev_kv };
+                check(0, answer(vec![event]), expect);
+            };
+        check(api::EventType::Put, kv(1, 1, b"value"), None, "+/registry/key@1() upto 1");
+        check(api::EventType::Put, kv(1, 2, b"value"), Some(kv(1, 1, b"v")), "+/registry/key@2() upto 2");
+        check(api::EventType::Delete, kv(1, 2, b""), None, "revision 0 was compacted, the oldest is 2");
+        check(api::EventType::Delete, kv(1, 2, b""), Some(kv(1, 1, b"value")), "-/registry/key@2() upto 2");
+    }
+
+    #[test]
+    fn events_that_no_etcd_sends_move_nothing_back() {
+        use api::EventType::Put;
+        check(7, answer(vec![event(Put, "/registry/a", 5, b"1")]), "nothing");
+        check(7, answer(vec![event(Put, "/registry/a", -5, b"1")]), "nothing");
+        check(7, answer(vec![api::Event::default()]), "nothing");
+        check(7, answer(vec![event(Put, "/other/a", 8, b"1")]), "upto 8");
+        check(7, answer(vec![event(Put, "", 8, b"1")]), "upto 8");
+        let mut odd = event(Put, "/registry/a", 8, b"1");
+        odd.kv.as_mut().unwrap().key = Bytes::from_static(b"/registry/\xff");
+        check(7, answer(vec![odd, event(Put, "/registry/b", 9, b"1")]), "+/registry/b@9() upto 9");
+        // A cause that holds no id is nobody's.
+        let short = event(Put, "/registry.causes/a", 8, b"short");
+        check(7, answer(vec![short, event(Put, "/registry/a", 8, b"1")]), "+/registry/a@8() upto 8");
+        let unknown = api::Event { r#type: 9, ..event(Put, "/registry/a", 8, b"1") };
+        check(7, answer(vec![unknown]), "revision 7 was compacted, the oldest is 8");
+        check(7, api::WatchResponse { header: None, ..answer(vec![]) }, "nothing");
+        let back = Some(api::ResponseHeader { revision: -1 });
+        check(7, api::WatchResponse { header: back, ..answer(vec![]) }, "nothing");
+    }
 }

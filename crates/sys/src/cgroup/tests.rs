@@ -4,9 +4,134 @@ use super::*;
 
 #[test]
 fn shares_become_weights_as_upstream_maps_them() {
-    for (shares, weight) in [(0, 1), (2, 1), (1024, 39), (262_144, 10_000)] {
+    for (shares, weight) in [
+        (0, 1),
+        (1, 1),
+        (2, 1),
+        (28, 1),
+        (29, 2),
+        (102, 4),
+        (1024, 39),
+        (6398, 244),
+        (262_143, 9999),
+        (262_144, 10_000),
+        (262_145, 10_000),
+        (u64::MAX, 10_000),
+    ] {
         assert_eq!(weight_of_shares(shares), weight, "{shares} shares");
     }
+}
+
+/// Source: `TestConvertMemorySwapToCgroupV2Value` of `opencontainers/cgroups`.
+#[test]
+fn swap_is_what_is_more_than_memory() {
+    for (memory, both, expect) in [
+        (None, None, None),
+        (Some(0), None, None),
+        (None, Some(-1), Some("max")),
+        (Some(-1), Some(-1), Some("max")),
+        (Some(1000), Some(-1), Some("max")),
+        (Some(1000), Some(1000), Some("0")),
+        (Some(500), Some(1200), Some("700")),
+        (Some(-1), Some(1000), Some("1000")),
+        // Upstream refuses; here there is just none.
+        (Some(1000), Some(500), Some("0")),
+    ] {
+        let limits =
+            Limits { memory_max_bytes: memory, memory_and_swap_max_bytes: both, ..Limits::default() };
+        let found = limits.settings(Version::V2).into_iter().find(|(_, file, _)| file == "memory.swap.max");
+        let found = found.map(|(_, _, value)| value);
+        assert_eq!(found.as_deref(), expect, "{memory:?} {both:?}");
+    }
+}
+
+#[test]
+fn limits_that_are_not_given_are_not_written() {
+    assert_eq!(Limits::default().settings(Version::V1), []);
+    assert_eq!(Limits::default().settings(Version::V2), []);
+    let files = |limits: Limits, version| -> Vec<String> {
+        limits.settings(version).into_iter().map(|(_, file, value)| format!("{file}={value}")).collect()
+    };
+    let of_cpu = |shares, quota, period| Limits {
+        cpu_shares: shares,
+        cpu_quota_us: quota,
+        cpu_period_us: period,
+        ..Limits::default()
+    };
+    for (name, limits, v1, v2) in [
+        ("least shares", of_cpu(Some(0), None, None), &["cpu.shares=2"][..], &["cpu.weight=1"][..]),
+        ("no quota", of_cpu(None, Some(-1), None), &["cpu.cfs_quota_us=-1"], &["cpu.max=max 100000"]),
+        (
+            "a period of its own",
+            of_cpu(None, Some(5000), Some(10_000)),
+            &["cpu.cfs_period_us=10000", "cpu.cfs_quota_us=5000"],
+            &["cpu.max=5000 10000"],
+        ),
+        // v2 has one file for both: without a quota there is nothing to write there.
+        ("a period alone", of_cpu(None, None, Some(10_000)), &["cpu.cfs_period_us=10000"], &[]),
+        (
+            "any number of tasks",
+            Limits { pids_max: Some(-1), ..Limits::default() },
+            &["pids.max=max"],
+            &["pids.max=max"],
+        ),
+        (
+            "nodes of memory",
+            Limits { cpuset_mems: Some("0,2".into()), ..Limits::default() },
+            &["cpuset.mems=0,2"],
+            &["cpuset.mems=0,2"],
+        ),
+    ] {
+        assert_eq!(files(limits.clone(), Version::V1), v1, "{name}");
+        assert_eq!(files(limits, Version::V2), v2, "{name}");
+    }
+}
+
+/// Folders that look like cgroups: what is counted of files that others write.
+#[test]
+fn processes_are_numbers_above_nothing_at_every_depth() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("pod/cgroup.procs", "7\n0\n-1\nx\n\n 8\n99999999999\n5\n");
+    write("pod/a/cgroup.procs", "9\n5\n");
+    write("pod/a/b/cgroup.procs", "3\n");
+    write("pod/file", "");
+    write("other/cgroup.procs", "4\n");
+    let cgroups = Cgroups::in_folder(Version::V2, folder.path(), &["cpu"]);
+    // 0 is a process of another namespace.
+    assert_eq!(cgroups.processes("/pod"), [3, 5, 7, 9]);
+    assert_eq!(cgroups.processes("pod/a"), [3, 5, 9]);
+    assert_eq!(cgroups.processes("/none"), [0; 0]);
+    assert_eq!(cgroups.children("/pod"), ["a"]);
+    assert_eq!(cgroups.children("/"), ["other", "pod"]);
+    assert!(cgroups.exists("/pod/a/b") && !cgroups.exists("/pod/c"));
+    assert!(cgroups.has("cpu") && !cgroups.has("cpuset"));
+}
+
+#[test]
+fn settings_by_name_are_files_of_the_cgroup_and_nothing_above() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("pod")).unwrap();
+    fs::write(folder.path().join("pod/memory.high"), "0").unwrap();
+    fs::write(folder.path().join("outside"), "kept").unwrap();
+    let cgroups = Cgroups::in_folder(Version::V2, folder.path(), &["memory"]);
+    let set = |file: &str| {
+        let unified = [(file.to_owned(), "5".to_owned())].into();
+        cgroups.set_limits("/pod", &Limits { unified, ..Limits::default() })
+    };
+    set("memory.high").unwrap();
+    assert_eq!(fs::read_to_string(folder.path().join("pod/memory.high")).unwrap(), "5");
+    for bad in ["../outside", "/etc/outside", "a/b", "memory.low"] {
+        assert!(set(bad).is_err(), "{bad}");
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("outside")).unwrap(), "kept");
+    // A controller that is not there is told of, and so is a file.
+    let limits = Limits { pids_max: Some(5), memory_max_bytes: Some(1), ..Limits::default() };
+    assert_eq!(cgroups.set_limits("/pod", &limits).unwrap(), ["memory", "pids"]);
 }
 
 #[test]

@@ -209,3 +209,168 @@ fn tables_of_both_families_change_together_or_not_at_all() {
         })
         .unwrap();
 }
+
+/// A rule of each expression, and what `nft` takes it for: it reads back what the kernel has made of the bytes.
+fn check_words(family: TableFamily, rows: Vec<(&str, Vec<Expr>)>) {
+    let mut table = Table { family, ..Table::new("t") };
+    table.set("members", &[Field::Ipv4, Field::Port], SetValue::None);
+    table.base_chain("d", ChainKind::Nat, Hook::Output, -100);
+    table.base_chain("f", ChainKind::Filter, Hook::Output, 0);
+    table.base_chain("m", ChainKind::Nat, Hook::Postrouting, 100);
+    table.rule("other", vec![Expr::Counter]);
+    let mut expect = BTreeMap::from([("d", String::new()), ("f", String::new()), ("m", String::new())]);
+    for (words, rule) in rows {
+        let chain = match rule.last() {
+            Some(Expr::Masquerade) => "m",
+            Some(Expr::Dnat(..)) => "d",
+            _ => "f",
+        };
+        table.rule(chain, rule);
+        expect.entry(chain).or_default().extend([words, "\n"]);
+    }
+    let family = if family == TableFamily::Ipv6 { "ip6" } else { "ip" };
+    let list = |chain: &'static str| {
+        let listed = Command::new("nft").args(["-n", "list", "chain", family, "t", chain]).output().unwrap();
+        let text = String::from_utf8(listed.stdout).unwrap();
+        let is_rule =
+            |line: &&str| !line.is_empty() && !line.starts_with("type ") && !line.ends_with(['{', '}']);
+        (chain, text.lines().map(str::trim).filter(is_rule).flat_map(|line| [line, "\n"]).collect::<String>())
+    };
+    let listed = NetNs::anonymous().unwrap().run(|| {
+        apply(None, &table)?;
+        Ok(BTreeMap::from(["d", "f", "m"].map(list)))
+    });
+    let listed = listed.unwrap();
+    for (chain, rules) in expect {
+        assert_eq!(listed[chain], rules, "{chain} has\n{}", listed[chain]);
+    }
+}
+
+/// The steps of both slices, one after the other.
+fn both(first: Vec<Expr>, second: impl IntoIterator<Item = Expr>) -> Vec<Expr> {
+    first.into_iter().chain(second).collect()
+}
+
+fn equal(load: Expr, value: &[u8]) -> Vec<Expr> {
+    vec![load, Expr::Compare(Reg::R0, Compare::Equal, value.to_vec())]
+}
+
+fn name(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize(16, 0);
+    bytes
+}
+
+#[test]
+fn networks_are_masked_to_the_bit() {
+    let v4 = |text: &str, prefix| destination_in(text.parse::<IpAddr>().unwrap(), prefix, Compare::Equal);
+    check_words(
+        TableFamily::Ipv4,
+        vec![
+            ("ip daddr 10.1.2.3", v4("10.1.2.3", 32)),
+            ("ip daddr 10.1.2.2/31", v4("10.1.2.3", 31)),
+            ("ip daddr 10.1.0.0/17", v4("10.1.2.3", 17)),
+            ("ip daddr 10.1.0.0/16", v4("10.1.2.3", 16)),
+            ("ip daddr 10.0.0.0/15", v4("10.1.2.3", 15)),
+            ("ip daddr 128.0.0.0/1", v4("192.0.2.1", 1)),
+            ("ip daddr 0.0.0.0/0", v4("192.0.2.1", 0)),
+            ("ip saddr != 10.1.2.0/24", source_in(Ipv4Addr::new(10, 1, 2, 3), 24, Compare::NotEqual)),
+        ],
+    );
+    let v6 = |prefix| source_in("fd42:1:ffff::7".parse::<IpAddr>().unwrap(), prefix, Compare::Equal);
+    check_words(
+        TableFamily::Ipv6,
+        vec![
+            ("ip6 saddr fd42:1:ffff::7", v6(128)),
+            ("ip6 saddr fd42:1:ffff::6/127", v6(127)),
+            ("ip6 saddr fd42:1:ffff::/48", v6(48)),
+            ("ip6 saddr fd42:1:fffe::/47", v6(47)),
+            ("ip6 saddr fc00::/7", v6(7)),
+        ],
+    );
+}
+
+#[test]
+fn expressions_are_what_nft_takes_them_for() {
+    let mark = 0x4000_u32.to_ne_bytes().to_vec();
+    let local = Expr::LOCAL.to_ne_bytes();
+    check_words(
+        TableFamily::Ipv4,
+        vec![
+            ("tcp dport 443", both(l4_protocol(TCP), equal(Expr::DestinationPort(Reg::R0), &[1, 187]))),
+            ("icmp type 8", both(l4_protocol(1), equal(Expr::IcmpType(Reg::R0), &[8]))),
+            (
+                "meta mark & 0x00004000 == 0x00004000",
+                when(Expr::Mark(Reg::R0), 0x4000, Compare::Equal, 0x4000),
+            ),
+            ("meta mark set 0x00004000", vec![Expr::Load(Reg::R0, mark), Expr::SetMark(Reg::R0)]),
+            ("iifname \"eth0\"", equal(Expr::InputName(Reg::R0), &name("eth0"))),
+            ("oifname \"a-name-15-bytes\"", equal(Expr::OutputName(Reg::R0), &name("a-name-15-bytes"))),
+            ("fib daddr type 2", equal(Expr::DestinationKind(Reg::R0), &local)),
+            ("fib saddr type 2", equal(Expr::SourceKind(Reg::R0), &local)),
+            ("ct status 0x20", when(Expr::ConnectionStatus(Reg::R0), Expr::DNATED, Compare::NotEqual, 0)),
+            (
+                "ct state 0x1,0x40",
+                when(Expr::ConnectionState(Reg::R0), Expr::UNTRACKED, Compare::NotEqual, 0),
+            ),
+            ("ct original ip saddr 10.0.0.1", equal(Expr::Initiator(Reg::R0, Field::Ipv4), &[10, 0, 0, 1])),
+            ("ct reply ip saddr 10.0.0.1", equal(Expr::Responder(Reg::R0, Field::Ipv4), &[10, 0, 0, 1])),
+            ("ct protocol 6", equal(Expr::TrackedProtocol(Reg::R0), &[TCP])),
+            (
+                "meta l4proto 6 ct reply proto-src 80",
+                both(l4_protocol(TCP), equal(Expr::ResponderPort(Reg::R0), &[0, 80])),
+            ),
+            (
+                "ip daddr . tcp dport @members",
+                both(
+                    l4_protocol(TCP),
+                    [
+                        Expr::DestinationIp(Reg::R0),
+                        Expr::DestinationPort(Reg::R1),
+                        Expr::In("members".into(), Reg::R0),
+                    ],
+                ),
+            ),
+            (
+                "ip saddr . tcp dport != @members",
+                both(
+                    l4_protocol(TCP),
+                    [
+                        Expr::SourceIp(Reg::R0),
+                        Expr::DestinationPort(Reg::R1),
+                        Expr::NotIn("members".into(), Reg::R0),
+                    ],
+                ),
+            ),
+            ("reject", vec![Expr::RejectPortUnreachable]),
+            ("reject with tcp reset", both(l4_protocol(TCP), [Expr::RejectTcpReset])),
+            ("counter packets 0 bytes 0 accept", vec![Expr::Counter, Expr::Verdict(Verdict::Accept)]),
+            ("drop", vec![Expr::Verdict(Verdict::Drop)]),
+            ("return", vec![Expr::Verdict(Verdict::Return)]),
+            ("jump other", vec![Expr::Verdict(Verdict::Jump("other".into()))]),
+            ("goto other", vec![Expr::Verdict(Verdict::Goto("other".into()))]),
+            ("masquerade", vec![Expr::Masquerade]),
+            (
+                "dnat to 10.0.0.9",
+                vec![load(Reg::R0, &Key::new().ip(Ipv4Addr::new(10, 0, 0, 9))), Expr::Dnat(Reg::R0, None)],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn expressions_of_ipv6_are_what_nft_takes_them_for() {
+    let of = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
+    check_words(
+        TableFamily::Ipv6,
+        vec![
+            ("ip6 hoplimit 255", equal(Expr::HopLimit(Reg::R0), &[255])),
+            ("ip6 daddr fd00::1", equal(Expr::DestinationIpv6(Reg::R0), &of("fd00::1"))),
+            ("ct original ip6 saddr fd00::1", equal(Expr::Initiator(Reg::R0, Field::Ipv6), &of("fd00::1"))),
+            ("ct reply ip6 saddr fd00::1", equal(Expr::Responder(Reg::R0, Field::Ipv6), &of("fd00::1"))),
+            ("icmpv6 type 135", both(l4_protocol(58), equal(Expr::IcmpType(Reg::R0), &[135]))),
+            ("reject", vec![Expr::RejectPortUnreachable]),
+            ("masquerade", vec![Expr::Masquerade]),
+        ],
+    );
+}

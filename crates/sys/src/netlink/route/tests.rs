@@ -151,3 +151,160 @@ fn addresses_of_ipv6_that_do_not_stay_are_left_out() {
     })
     .unwrap();
 }
+
+/// The payload of a message that is being written.
+fn payload(encoder: Encoder) -> Vec<u8> {
+    encoder.into_bytes().split_off(16)
+}
+
+#[test]
+fn a_link_is_read_from_what_there_is_of_it() {
+    let mut message = Encoder::message(libc::RTM_NEWLINK, 0);
+    message.raw(&link_header(libc::AF_UNSPEC, 7, libc::IFF_UP as u32, 0)).str(libc::IFLA_IFNAME, "eth0");
+    message
+        .u32(libc::IFLA_MTU, 1400)
+        .u32(libc::IFLA_MASTER, 3)
+        .bytes(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1]);
+    message.u8(libc::IFLA_OPERSTATE, OPERATION_UP).str(libc::IFLA_IFALIAS, "c/eth0").u32(libc::IFLA_LINK, 9);
+    message.nest(libc::IFLA_LINKINFO, |info| {
+        info.str(libc::IFLA_INFO_KIND, "veth");
+    });
+    let bytes = payload(message);
+    let link = Link {
+        index: 7,
+        name: "eth0".into(),
+        kind: "veth".into(),
+        is_up: true,
+        is_operational: true,
+        master: Some(3),
+        mtu: 1400,
+        mac: vec![2, 0, 0, 0, 0, 1],
+        peer: Some(9),
+        alias: "c/eth0".into(),
+    };
+    assert_eq!(parse_link(&bytes), Some(link.clone()));
+    for cut in 0..bytes.len() {
+        let found = parse_link(&bytes[..cut]);
+        assert_eq!(found.is_some(), cut >= LINK_HEADER_BYTES, "cut at {cut}");
+        assert!(found.is_none_or(|found| found.index == 7 && found.is_up && found != link), "cut at {cut}");
+    }
+    let with = |fill: &dyn Fn(&mut Encoder)| {
+        let mut message = Encoder::message(libc::RTM_NEWLINK, 0);
+        message.raw(&link_header(libc::AF_UNSPEC, 1, 0, 0));
+        fill(&mut message);
+        parse_link(&payload(message))
+    };
+    assert_eq!(with(&|_| {}), Some(Link { index: 1, ..Link::default() }));
+    let short = with(&|message| {
+        message.bytes(libc::IFLA_MTU, &[1, 2]);
+    });
+    assert_eq!(short, None, "a short number");
+    let strange = with(&|message| {
+        message
+            .bytes(libc::IFLA_LINKINFO, b"x")
+            .bytes(libc::IFLA_OPERSTATE, b"")
+            .bytes(libc::IFLA_MASTER, b"1");
+    });
+    assert_eq!(strange, Some(Link { index: 1, ..Link::default() }));
+}
+
+#[test]
+fn addresses_are_read_back_as_they_are_asked_for() {
+    for (text, prefix) in [("192.0.2.1", 24), ("0.0.0.0", 0), ("2001:db8::1", 64), ("::", 128)] {
+        let address = Address { link: 5, ip: ip(text), prefix };
+        let bytes = payload(address_request(libc::RTM_NEWADDR, 0, address));
+        assert_eq!(parse_address(&bytes), Some(address), "{text}");
+        for cut in 0..bytes.len() {
+            let found = parse_address(&bytes[..cut]);
+            assert!(found.is_none_or(|found| found == address), "{text} cut at {cut}: {found:?}");
+        }
+    }
+    let of = |fill: &dyn Fn(&mut Encoder)| {
+        let mut message = Encoder::message(libc::RTM_NEWADDR, 0);
+        message.raw(&[libc::AF_INET as u8, 32, 0, 0, 5, 0, 0, 0]);
+        fill(&mut message);
+        parse_address(&payload(message)).map(|address| address.ip.to_string())
+    };
+    // Of a link to one other end the own address comes first.
+    let peer = of(&|message| {
+        message.bytes(libc::IFA_ADDRESS, &[192, 0, 2, 2]).bytes(libc::IFA_LOCAL, &[192, 0, 2, 1]);
+    });
+    assert_eq!(peer.as_deref(), Some("192.0.2.1"));
+    assert_eq!(of(&|_| {}), None);
+    for length in [0, 1, 3, 5, 15, 17] {
+        let found = of(&|message| {
+            message.bytes(libc::IFA_LOCAL, &vec![1; length]);
+        });
+        assert_eq!(found, None, "{length} bytes");
+    }
+}
+
+#[test]
+fn an_address_of_ipv6_lasts_unless_the_kernel_says_otherwise() {
+    let lasts = |family: i32, flags: u8, wide: Option<u32>| {
+        let mut message = Encoder::message(libc::RTM_NEWADDR, 0);
+        message.raw(&[family as u8, 64, flags, 0, 1, 0, 0, 0]);
+        if let Some(wide) = wide {
+            message.u32(libc::IFA_FLAGS, wide);
+        }
+        is_lasting(&payload(message))
+    };
+    assert!(lasts(libc::AF_INET6, 0, None) && lasts(libc::AF_INET6, 0, Some(0)));
+    for flag in [libc::IFA_F_TEMPORARY, libc::IFA_F_DEPRECATED, libc::IFA_F_TENTATIVE, libc::IFA_F_DADFAILED]
+    {
+        assert!(!lasts(libc::AF_INET6, 0, Some(flag)), "{flag}");
+        assert!(!lasts(libc::AF_INET6, u8::try_from(flag).unwrap(), None), "{flag}");
+        // The wide form counts, where there is one; and those of IPv4 are what they are.
+        assert!(lasts(libc::AF_INET6, u8::try_from(flag).unwrap(), Some(0)), "{flag}");
+        assert!(lasts(libc::AF_INET, 0, Some(flag)), "{flag}");
+    }
+    assert!(lasts(libc::AF_INET6, 0, Some(libc::IFA_F_PERMANENT | libc::IFA_F_NODAD)));
+    assert!(is_lasting(&[]));
+}
+
+#[test]
+fn routes_are_read_back_as_they_are_asked_for() {
+    let entry = |route: &NewRoute| RouteEntry {
+        kind: Some(route.kind),
+        destination: route.destination,
+        gateway: route.gateway,
+        link: route.link,
+        source: route.source,
+    };
+    for route in [
+        NewRoute { gateway: Some(ip("192.0.2.1")), link: Some(3), ..NewRoute::default() },
+        NewRoute { destination: Some((ip("10.42.0.0"), 16)), link: Some(3), ..NewRoute::default() },
+        NewRoute {
+            destination: Some((ip("fd42::"), 56)),
+            gateway: Some(ip("2001:db8::1")),
+            source: Some(ip("2001:db8::2")),
+            link: Some(4),
+            on_link: true,
+            ..NewRoute::default()
+        },
+        NewRoute {
+            kind: RouteKind::Unreachable,
+            destination: Some((ip("10.43.0.0"), 16)),
+            ..NewRoute::default()
+        },
+        NewRoute {
+            kind: RouteKind::Blackhole,
+            destination: Some((ip("fd43::"), 112)),
+            ..NewRoute::default()
+        },
+    ] {
+        let bytes = payload(route_request(libc::RTM_NEWROUTE, 0, &route));
+        assert_eq!(parse_route(&bytes), Some(entry(&route)), "{route:?}");
+        for cut in 0..bytes.len() {
+            let found = parse_route(&bytes[..cut]);
+            assert_eq!(found.is_some(), cut >= 12, "cut at {cut}");
+        }
+        // Other tables are others' business, and other kinds are told as such.
+        let mut other = bytes.clone();
+        other[4] = libc::RT_TABLE_LOCAL;
+        assert_eq!(parse_route(&other), None);
+        let mut other = bytes;
+        other[7] = libc::RTN_PROHIBIT;
+        assert_eq!(parse_route(&other).map(|route| route.kind), Some(None));
+    }
+}

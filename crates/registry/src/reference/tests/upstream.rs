@@ -83,6 +83,7 @@ fn digests_are_of_known_algorithms_and_lengths() {
         (format!("validname:{}", hex(64)), "unsupported digest algorithm"),
         (format!("sha256+b64u:{}", hex(64)), "unsupported digest algorithm"),
         (format!("sha256:{}", hex(64).to_uppercase()), "invalid checksum digest format"),
+        (format!("sha384:{}", hex(64)), "invalid checksum digest length"),
         (format!("sha256:{}z", hex(63)), FORMAT),
         (format!("-sha256:{}", hex(64)), FORMAT),
         (format!("sha256:{}@sha256:{}", hex(64), hex(64)), FORMAT),
@@ -142,5 +143,107 @@ fn what_is_no_name_is_refused() {
         ),
     ] {
         assert_eq!(read(text), Err(expect), "{text}");
+    }
+}
+
+/// Source: `TestParseImageName` of upstream's `pkg/util/parsers`, after `ParseImageName` has put in the tag.
+#[test]
+fn images_are_read_as_the_kubelet_reads_them() {
+    let digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    for (image, repository, tag, has_digest) in [
+        ("root", "docker.io/library/root", "latest", false),
+        ("root:tag", "docker.io/library/root", "tag", false),
+        ("root@DIGEST", "docker.io/library/root", "", true),
+        ("user/repo", "docker.io/user/repo", "latest", false),
+        ("user/repo:tag", "docker.io/user/repo", "tag", false),
+        ("user/repo@DIGEST", "docker.io/user/repo", "", true),
+        ("url:5000/repo", "url:5000/repo", "latest", false),
+        ("url:5000/repo:tag", "url:5000/repo", "tag", false),
+        ("url:5000/repo@DIGEST", "url:5000/repo", "", true),
+        ("url:5000/repo:latest@DIGEST", "url:5000/repo", "latest", true),
+    ] {
+        let reference: Reference = image.replace("DIGEST", digest).parse().unwrap();
+        let given = reference.tag.as_deref().unwrap_or(if has_digest { "" } else { reference.tag() });
+        assert_eq!((reference.name().as_str(), given), (repository, tag), "{image}");
+        let target = if has_digest { digest } else { tag };
+        assert_eq!(reference.target(), target, "{image}");
+    }
+    for (image, expect) in [
+        ("ROOT", "must be lowercase"),
+        ("http://root", FORMAT),
+        (digest.strip_prefix("sha256:").unwrap(), "cannot specify 64-byte hexadecimal strings"),
+    ] {
+        assert!(read(image).unwrap_err().contains(expect), "{image}");
+    }
+}
+
+/// What the grammar in `regexp.go` and the order of `Parse` come to.
+#[test]
+fn the_first_thing_that_is_wrong_is_told_of() {
+    let hex = |digits: usize| "f".repeat(digits);
+    let short = format!("sha256:{}", hex(34));
+    for (text, expect) in [
+        // No host's name has a `_`, but the parts of a path may.
+        ("my_registry.example/x", Ok("my_registry.example/x")),
+        ("my_registry.example/x:1", Ok("my_registry.example/x:1")),
+        ("my_registry.example:5000/x", Err(FORMAT)),
+        ("_.example/x", Err(FORMAT)),
+        ("My_Registry.example/x", Err("repository name must be lowercase")),
+        ("My_Registry/x", Err("repository name must be lowercase")),
+        ("My_Registry/x:-", Err(FORMAT)),
+        // Whether there is such a port is not the grammar's business.
+        ("localhost:65536/x", Ok("localhost:65536/x")),
+        ("localhost:0/x", Ok("localhost:0/x")),
+        ("localhost:00080/x", Ok("localhost:00080/x")),
+        ("localhost:/x", Err(FORMAT)),
+        ("localhost:+80/x", Err(FORMAT)),
+        ("localhost:80:80/x", Err(FORMAT)),
+        ("localhost:\u{0660}/x", Err(FORMAT)),
+        ("[::1]:+80/x", Err(FORMAT)),
+        ("[::1]80/x", Err(FORMAT)),
+        ("[]/x", Err(FORMAT)),
+        ("localhost/", Err(FORMAT)),
+        ("docker.io/", Err(FORMAT)),
+        ("/x", Err(FORMAT)),
+        ("./x", Err(FORMAT)),
+        ("../x", Err(FORMAT)),
+        ("a..b/x", Err(FORMAT)),
+        ("r.example/../x", Err(FORMAT)),
+        ("r.example/%2e%2e/x", Err(FORMAT)),
+        ("r.example/x?y", Err(FORMAT)),
+        ("r.example/x#y", Err(FORMAT)),
+        ("u:p@r.example/x", Err(FORMAT)),
+        ("r.example/x\n", Err(FORMAT)),
+        ("r.example/x\0", Err(FORMAT)),
+        (" x", Err(FORMAT)),
+        ("x ", Err(FORMAT)),
+        ("x:\u{e9}", Err(FORMAT)),
+        ("\u{e9}", Err(FORMAT)),
+        ("\u{c9}", Err("invalid reference format: repository name (library/\u{c9}) must be lowercase")),
+        ("x::1", Err(FORMAT)),
+        ("x:1:2", Err(FORMAT)),
+        ("x@", Err(FORMAT)),
+        ("@", Err(FORMAT)),
+        // Capitals come first, then the form, the length, and whether there is such a digest.
+        (
+            &format!("X@{short}"),
+            Err("invalid reference format: repository name (library/X@sha256) must be lowercase"),
+        ),
+        (
+            &format!("x@SHA256:{}", hex(64)),
+            Err("invalid reference format: repository name (library/x@SHA256) must be lowercase"),
+        ),
+        (&format!("a//b@{short}"), Err(FORMAT)),
+        (
+            &format!("{}@{short}", "a".repeat(256)),
+            Err("repository name must not be more than 255 characters"),
+        ),
+        (&format!("a@{short}"), Err("invalid checksum digest length")),
+        // A path that begins with what is no host's name counts as a whole.
+        (&format!("a_b.c/{}", "a".repeat(249)), Ok(&format!("a_b.c/{}", "a".repeat(249)))),
+        (&format!("a_b.c/{}", "a".repeat(250)), Err("repository name must not be more than 255 characters")),
+        (&format!("a-b.c/{}", "a".repeat(255)), Ok(&format!("a-b.c/{}", "a".repeat(255)))),
+    ] {
+        assert_eq!(read(text).as_deref().map_err(String::as_str), expect, "{text:?}");
     }
 }
