@@ -1,5 +1,7 @@
 //! Values as Go prints them.
 
+pub(crate) mod types;
+
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -51,6 +53,21 @@ pub fn quote(text: &str) -> String {
             (None, code) if code < 0x80 => out.push_str(&format!("\\x{code:02x}")),
             (None, code) if code < 0x1_0000 => out.push_str(&format!("\\u{code:04x}")),
             (None, code) => out.push_str(&format!("\\U{code:08x}")),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// `text` in double quotes, as Go's package `time` puts it into its errors: byte for byte beyond ASCII.
+pub(crate) fn quote_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
+            b' '..=0x7f => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
         }
     }
     out.push('"');
