@@ -225,61 +225,63 @@ fn aggregation_unites_what_the_selectors_match() {
 
 /// Source: `TestAppliesTo` of upstream's `pkg/registry/rbac/validation`. Kinds and names of subjects, the user and their
 /// groups, and which subject it is.
+const BINDINGS: &[(&str, &str, &str, &str, Option<&str>)] = &[
+    ("one user", "User:foobar", "foobar", "", Some("User \"foobar\"")),
+    ("one of two users", "User:barfoo User:foobar", "foobar", "", Some("User \"foobar\"")),
+    ("none of two users", "User:barfoo User:foobar", "zimzam", "", None),
+    ("a group", "User:barfoo Group:foobar", "zimzam", "foobar", Some("Group \"foobar\"")),
+    ("a user of a group's name", "Group:foobar", "foobar", "", None),
+    ("a group of a user's name", "User:foobar", "zimzam", "foobar", None),
+    (
+        "an account",
+        "User:barfoo Group:foobar ServiceAccount:kube-system/default",
+        "system:serviceaccount:kube-system:default",
+        "",
+        Some("ServiceAccount \"default/kube-system\""),
+    ),
+    (
+        "an account of the binding's namespace",
+        "ServiceAccount:default",
+        "system:serviceaccount:shop:default",
+        "",
+        Some("ServiceAccount \"default/shop\""),
+    ),
+    (
+        "an account of another namespace",
+        "ServiceAccount:default",
+        "system:serviceaccount:other:default",
+        "",
+        None,
+    ),
+    (
+        "an account as a user",
+        "User:system:serviceaccount:shop:default",
+        "system:serviceaccount:shop:default",
+        "",
+        Some("User \"system:serviceaccount:shop:default\""),
+    ),
+    ("a star is a name", "User:* Group:*", "foobar", "system:authenticated", None),
+    (
+        "everybody, known",
+        "Group:system:authenticated Group:system:unauthenticated",
+        "foobar",
+        "system:authenticated",
+        Some("Group \"system:authenticated\""),
+    ),
+    (
+        "everybody, unknown",
+        "Group:system:authenticated Group:system:unauthenticated",
+        "system:anonymous",
+        "system:unauthenticated",
+        Some("Group \"system:unauthenticated\""),
+    ),
+    ("another kind", "Robot:foobar", "foobar", "", None),
+    ("nobody", "", "foobar", "", None),
+];
+
 #[test]
 fn a_binding_is_for_its_subjects() {
-    for (name, subjects, user, groups, expect) in [
-        ("one user", "User:foobar", "foobar", "", Some("User \"foobar\"")),
-        ("one of two users", "User:barfoo User:foobar", "foobar", "", Some("User \"foobar\"")),
-        ("none of two users", "User:barfoo User:foobar", "zimzam", "", None),
-        ("a group", "User:barfoo Group:foobar", "zimzam", "foobar", Some("Group \"foobar\"")),
-        ("a user of a group's name", "Group:foobar", "foobar", "", None),
-        ("a group of a user's name", "User:foobar", "zimzam", "foobar", None),
-        (
-            "an account",
-            "User:barfoo Group:foobar ServiceAccount:kube-system/default",
-            "system:serviceaccount:kube-system:default",
-            "",
-            Some("ServiceAccount \"default/kube-system\""),
-        ),
-        (
-            "an account of the binding's namespace",
-            "ServiceAccount:default",
-            "system:serviceaccount:shop:default",
-            "",
-            Some("ServiceAccount \"default/shop\""),
-        ),
-        (
-            "an account of another namespace",
-            "ServiceAccount:default",
-            "system:serviceaccount:other:default",
-            "",
-            None,
-        ),
-        (
-            "an account as a user",
-            "User:system:serviceaccount:shop:default",
-            "system:serviceaccount:shop:default",
-            "",
-            Some("User \"system:serviceaccount:shop:default\""),
-        ),
-        ("a star is a name", "User:* Group:*", "foobar", "system:authenticated", None),
-        (
-            "everybody, known",
-            "Group:system:authenticated Group:system:unauthenticated",
-            "foobar",
-            "system:authenticated",
-            Some("Group \"system:authenticated\""),
-        ),
-        (
-            "everybody, unknown",
-            "Group:system:authenticated Group:system:unauthenticated",
-            "system:anonymous",
-            "system:unauthenticated",
-            Some("Group \"system:unauthenticated\""),
-        ),
-        ("another kind", "Robot:foobar", "foobar", "", None),
-        ("nobody", "", "foobar", "", None),
-    ] {
+    for &(name, subjects, user, groups, expect) in BINDINGS {
         let subjects: Vec<_> = subjects
             .split(' ')
             .filter_map(|subject| subject.split_once(':'))
