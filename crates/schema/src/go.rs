@@ -1,7 +1,5 @@
 //! Values as Go prints them.
 
-pub(crate) mod types;
-
 use std::sync::LazyLock;
 
 use regex::Regex;

@@ -7,10 +7,10 @@
 
 use crate::Object;
 use crate::arena::{SchemaRef, TypeRef};
-use crate::go::types::name_of;
 use crate::rows::{Field, Message, Schemas, Type};
 use crate::time::Precision;
 use crate::walk::budget::{Allowance, Budget, Exceeded};
+use crate::walk::names::name_of;
 use crate::walk::path::{Path, Style};
 use crate::walk::stack::with_stack;
 use crate::walk::syntax::{SyntaxError, complaint};

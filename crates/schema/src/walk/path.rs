@@ -1,7 +1,7 @@
 //! The position of a walk; lives on the stack, so that good input costs no allocation.
 
-use crate::go::types::embedded;
 use crate::rows::{Field, Message};
+use crate::walk::names::embedded;
 
 /// A place in a value.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@
 
 use crate::rows::{Field, Message};
 
-const ROWS: &str = include_str!("types.txt");
+const ROWS: &str = include_str!("names.txt");
 
 /// The words of a message's row.
 fn row(message: &Message) -> impl Iterator<Item = &'static str> {
