@@ -12,7 +12,7 @@ mod network;
 mod operators;
 mod optionals;
 mod patches;
-mod printf;
+pub(crate) mod printf;
 mod quantities;
 mod regexes;
 mod sets;

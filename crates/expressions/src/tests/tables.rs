@@ -206,6 +206,16 @@ fn kubernetes_libraries_pass_upstreams_own_tests() {
 }
 
 #[test]
+fn extensions_pass_their_own_tests() {
+    check("extensions.txt");
+}
+
+#[test]
+fn the_parser_refuses_what_upstreams_does() {
+    check("parser.txt");
+}
+
+#[test]
 fn mistakes_are_told_in_upstreams_words() {
     check("mistakes.txt");
 }
