@@ -109,7 +109,13 @@ impl UserInfo {
         if !self.is_in(NODES) {
             return None;
         }
-        self.name.strip_prefix(NODE_USER_PREFIX)
+        self.name.strip_prefix(NODE_USER_PREFIX).filter(|node| !node.is_empty())
+    }
+
+    /// `true` for a kubelet that does not say of which node it is. Whoever is in the group alone is no kubelet.
+    /// Source: `NodeIdentity` of upstream's `pkg/auth/nodeidentifier`.
+    pub fn is_nameless_node(&self) -> bool {
+        self.name == NODE_USER_PREFIX && self.is_in(NODES)
     }
 }
 

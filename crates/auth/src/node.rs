@@ -176,9 +176,8 @@ impl NodeGraph {
             return certificates_of_ingresses(attributes);
         }
         let Some(node) = user.node() else {
-            let looks_like_one = user.is_in(crate::NODES);
             let reason = format!("unknown node for user {:?}", user.name);
-            return Decision::NoOpinion(if looks_like_one { reason } else { String::new() });
+            return Decision::NoOpinion(if user.is_nameless_node() { reason } else { String::new() });
         };
         let answer = match (attributes.is_resource, attributes.group.as_str(), attributes.resource.as_str()) {
             (true, "", "secrets") => self.read(node, "secrets", attributes),

@@ -55,7 +55,7 @@ pub struct Objects<'a> {
 /// The reason, as upstream words it, for `<resource> "<name>" is forbidden: <reason>`.
 pub fn check(user: &UserInfo, attributes: &Attributes, objects: Objects<'_>) -> Result<(), Refusal> {
     let Some(node) = user.node() else {
-        if user.is_in(crate::NODES) {
+        if user.is_nameless_node() {
             return refuse(format!("could not determine node from user {:?}", user.name));
         }
         return Ok(());

@@ -262,12 +262,9 @@ fn resource_matches(rule: &str, resource: &str, subresource: &str) -> bool {
     }
 }
 
-/// A star is allowed as the last character only.
+/// Stars count at the end only, and several are as good as one.
 pub(crate) fn path_matches(rule: &str, path: &str) -> bool {
-    match rule.strip_suffix('*') {
-        Some(prefix) => path.starts_with(prefix),
-        None => rule == path,
-    }
+    rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
 
 /// The rules of a ClusterRole that aggregates others: the union over all ClusterRoles that its selectors match, of one

@@ -17,7 +17,8 @@ const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 pub fn user_of(encoded: &[u8]) -> Option<UserInfo> {
     let (_, certificate) = X509Certificate::from_der(encoded).ok()?;
     let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    // Of several the last counts, as in Go's `pkix.Name`.
+    let name = subject.iter_common_name().filter_map(|name| name.as_str().ok()).last()?.to_owned();
     let groups =
         subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
     let mut uids = subject.iter_by_oid(&UID);
@@ -41,26 +42,4 @@ pub fn validity_of(encoded: &[u8]) -> Option<RangeInclusive<i64>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pki::{Authority, Subject};
-    use jiff::Timestamp;
-
-    #[test]
-    fn a_certificate_names_its_user_and_groups() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let now = Timestamp::from_second(1_800_000_000).expect("a time");
-        let authority = Authority::load_or_create(dir.path(), now).expect("an authority");
-        let subject = Subject::client("kubelet", "system:node:a", "system:nodes");
-        let identity = authority.issue(dir.path(), &subject, now).expect("a certificate");
-        let (_, pem) = x509_parser::pem::parse_x509_pem(identity.certificate_pem.as_bytes()).expect("PEM");
-        let user = user_of(&pem.contents).expect("a user");
-        assert_eq!((user.name.as_str(), &user.groups), ("system:node:a", &vec!["system:nodes".to_owned()]));
-        let id = &user.extra[CREDENTIAL_ID][0];
-        assert!(id.starts_with("X509SHA256=") && id.len() == 11 + 64, "{id}");
-        assert_eq!(user_of(b"not a certificate"), None);
-        let validity = validity_of(&pem.contents).expect("a validity");
-        assert!(validity.contains(&now.as_second()) && *validity.end() > *validity.start(), "{validity:?}");
-        assert_eq!(validity_of(b"not a certificate"), None);
-    }
-}
+mod tests;

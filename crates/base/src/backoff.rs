@@ -33,16 +33,4 @@ impl Backoff {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn delays_double_up_to_the_maximum_and_start_over_after_reset() {
-        let random = Random::seeded(1);
-        let mut backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(15), 0.0);
-        let delays: Vec<_> = (0..4).map(|_| backoff.next(&random).as_millis()).collect();
-        assert_eq!(delays, [5, 10, 15, 15]);
-        backoff.reset();
-        assert_eq!(backoff.next(&random).as_millis(), 5);
-    }
-}
+mod tests;

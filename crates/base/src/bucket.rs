@@ -34,19 +34,4 @@ impl Bucket {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn so_many_at_once_and_then_as_they_come_back() {
-        let half_a_second = SignedDuration::from_millis(500);
-        let mut bucket = Bucket::new(half_a_second, 3);
-        let mut taken = |milliseconds: i64| bucket.take(Timestamp::from_millisecond(milliseconds).unwrap());
-        let results: Vec<bool> =
-            [0, 0, 0, 0, 499, 500, 500, 10_000, 10_000, 10_000, 10_000].map(&mut taken).into();
-        let expect = [true, true, true, false, false, true, false, true, true, true, false];
-        assert_eq!(results, expect);
-        let mut closed = Bucket::new(half_a_second, 0);
-        assert!(!closed.take(Timestamp::UNIX_EPOCH));
-    }
-}
+mod tests;

@@ -52,9 +52,18 @@ pub fn matches_term(term: &NodeSelectorTerm, node: Target<'_>) -> bool {
         return false;
     }
     let label = |key: &str| node.labels?.get(key).map(String::as_str);
-    let field = |key: &str| if key == "metadata.name" { node.name } else { None };
     expressions.iter().all(|requirement| satisfies(requirement, label(&requirement.key)))
-        && fields.iter().all(|requirement| satisfies(requirement, field(&requirement.key)))
+        && fields.iter().all(|requirement| is_named(requirement, node.name))
+}
+
+/// Of fields only the name can be asked for, and only whether it is this one. Source: `nodeSelectorRequirementsAsFieldSelector`.
+fn is_named(requirement: &NodeSelectorRequirement, name: Option<&str>) -> bool {
+    let [wanted] = requirement.values.as_deref().unwrap_or_default() else { return false };
+    match (requirement.key.as_str(), requirement.operator.as_str()) {
+        ("metadata.name", "In") => name == Some(wanted),
+        ("metadata.name", "NotIn") => name != Some(wanted),
+        _ => false,
+    }
 }
 
 fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
@@ -64,7 +73,7 @@ fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool
     let bound = values.first().and_then(|text| number(text));
     match (requirement.operator.as_str(), value) {
         ("In", Some(value)) => is_listed(value),
-        ("NotIn", value) => value.is_none_or(|value| !is_listed(value)),
+        ("NotIn", value) => !values.is_empty() && value.is_none_or(|value| !is_listed(value)),
         ("Exists", value) => value.is_some(),
         ("DoesNotExist", value) => value.is_none(),
         ("Gt", Some(value)) => number(value).zip(bound).is_some_and(|(value, bound)| value > bound),
@@ -90,51 +99,4 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pod::PodSpec;
-
-    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
-        serde_saphyr::from_str(yaml).expect("valid YAML")
-    }
-
-    fn check(pod: &str, expect: bool) {
-        let node: ObjectMeta = parse("{name: one, labels: {disk: ssd, cores: '8'}}");
-        let pod: PodSpec = parse(&format!("{{containers: [], {pod}}}"));
-        let is_allowed = allows(pod.node_selector.as_ref(), pod.affinity.as_deref(), &node);
-        assert_eq!(is_allowed, expect, "{pod:?}");
-    }
-
-    fn required(term: &str) -> String {
-        format!(
-            "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}}}}}"
-        )
-    }
-
-    #[test]
-    fn selector_and_required_affinity_both_decide() {
-        check("", true);
-        check("nodeSelector: {disk: ssd}", true);
-        check("nodeSelector: {disk: hdd}", false);
-        check(&required("{}"), false);
-        check(&required("{matchExpressions: [{key: cores, operator: Gt, values: ['4']}]}"), true);
-        check(&required("{matchExpressions: [{key: cores, operator: Lt, values: ['4']}]}"), false);
-        check(&required("{matchFields: [{key: metadata.name, operator: In, values: [one]}]}"), true);
-        check(&required("{matchFields: [{key: metadata.name, operator: In, values: [two]}]}"), false);
-        check(&required("{}, {matchExpressions: [{key: disk, operator: Exists}]}"), true);
-    }
-
-    #[test]
-    fn a_toleration_covers_what_it_names() {
-        let check = |toleration: &str, expect: bool| {
-            let taint: Taint = parse("{key: k, value: x, effect: NoSchedule}");
-            assert_eq!(tolerates(&parse(toleration), &taint), expect, "{toleration}");
-        };
-        check("{operator: Exists}", true);
-        check("{key: k, operator: Exists, effect: NoExecute}", false);
-        check("{key: k, value: x}", true);
-        check("{key: k, operator: Equal, value: y}", false);
-        check("{key: other, operator: Exists}", false);
-        check("{key: k, operator: Gt, value: '1'}", false);
-    }
-}
+mod tests;

@@ -245,3 +245,6 @@ async fn answer<K: Decode>(client: &kube::Client, request: Request<Vec<u8>>) -> 
     let text = client.request_text(cause::stamp(request)).await?;
     K::decode(&text, &Transform::default()).map_err(kube::Error::SerdeError)
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,19 +78,4 @@ pub fn split_key(key: &str) -> (&str, &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::apps::v1::Deployment;
-    use k8s_openapi::api::core::v1::{Node, Pod};
-
-    #[test]
-    fn paths_are_those_of_the_api() {
-        assert_eq!(
-            ResourceRef::of::<Pod>().object_path("default", "web"),
-            "/api/v1/namespaces/default/pods/web"
-        );
-        assert_eq!(ResourceRef::of::<Deployment>().collection_path(""), "/apis/apps/v1/deployments");
-        assert_eq!(ResourceRef::of::<Node>().object_path("", "a"), "/api/v1/nodes/a");
-        assert!(!ResourceRef::of::<Node>().namespaced);
-    }
-}
+mod tests;

@@ -41,28 +41,4 @@ fn satisfies(requirement: &LabelSelectorRequirement, labels: &Labels) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    fn parse<T: serde::de::DeserializeOwned>(yaml: &str) -> T {
-        serde_saphyr::from_str(yaml).expect("valid YAML")
-    }
-
-    fn check(selector: &str, labels: &str, expect: bool) {
-        let labels: Labels = parse(labels);
-        assert_eq!(selects(&parse(selector), Some(&labels)), expect, "{selector} on {labels:?}");
-    }
-
-    #[test]
-    fn every_operator_selects_as_upstream() {
-        check("{}", "{a: b}", true);
-        check("{matchLabels: {a: b}}", "{a: b, c: d}", true);
-        check("{matchLabels: {a: b}}", "{a: c}", false);
-        check("{matchExpressions: [{key: a, operator: In, values: [b, c]}]}", "{a: c}", true);
-        check("{matchExpressions: [{key: a, operator: In, values: [b, c]}]}", "{}", false);
-        check("{matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", "{}", true);
-        check("{matchExpressions: [{key: a, operator: NotIn, values: [b]}]}", "{a: b}", false);
-        check("{matchExpressions: [{key: a, operator: Exists}]}", "{a: b}", true);
-        check("{matchExpressions: [{key: a, operator: DoesNotExist}]}", "{a: b}", false);
-        check("{matchExpressions: [{key: a, operator: Gt, values: ['1']}]}", "{a: '2'}", false);
-    }
-}
+mod tests;

@@ -189,20 +189,4 @@ pub fn is_exclusive(volume: &PersistentVolume) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_that_sidecars_look_for() {
-        let source = CSIPersistentVolumeSource {
-            driver: "d".into(),
-            volume_handle: "v".into(),
-            ..CSIPersistentVolumeSource::default()
-        };
-        assert_eq!(unique_name(&source), "kubernetes.io/csi/d^v");
-        // sha256("vdn")
-        let name = attachment_name(&source, "n");
-        assert_eq!((name.len(), &name[..4]), (68, "csi-"));
-        assert_eq!(sha256(&["a", "bc"]), sha256(&["abc"]));
-    }
-}
+mod tests;

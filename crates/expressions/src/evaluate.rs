@@ -440,15 +440,17 @@ impl<'a> Run<'a> {
             let Some(known) = key.key() else { return Err("unsupported key type".into()) };
             let value = match self.eval(value)? {
                 Value::Optional(Some(value)) if *is_optional => (*value).clone(),
-                Value::Optional(None) if *is_optional => continue,
+                Value::Optional(None) if *is_optional => {
+                    by_key.remove(&known);
+                    continue;
+                }
                 _ if *is_optional => {
                     return Err("cannot initialize optional entry from non-optional value".into());
                 }
                 value => value,
             };
-            if by_key.insert(known, value).is_some() {
-                return Err("repeated key".into());
-            }
+            // As upstream, where the last of equal keys counts.
+            by_key.insert(known, value);
         }
         self.context.charge(charge::MAP_MADE)?;
         self.context.allocate(by_key.len().saturating_mul(2 * size_of::<Value<'_>>()))?;

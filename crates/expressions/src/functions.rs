@@ -12,13 +12,14 @@ mod network;
 mod operators;
 mod optionals;
 mod patches;
-mod printf;
+pub(crate) mod printf;
 mod quantities;
 mod regexes;
 mod sets;
 mod strings;
 mod times;
 mod url;
+mod versions;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -87,6 +88,7 @@ static BASE: LazyLock<Table> = LazyLock::new(|| {
         url::ROWS,
         network::ROWS,
         quantities::ROWS,
+        versions::ROWS,
         format::ROWS,
         authz::ROWS,
     ])
@@ -195,6 +197,7 @@ mod tests {
             super::url::ROWS,
             super::network::ROWS,
             super::quantities::ROWS,
+            super::versions::ROWS,
             super::format::ROWS,
             super::authz::ROWS,
             super::patches::ROWS,

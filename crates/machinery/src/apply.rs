@@ -166,6 +166,7 @@ fn tracked(
     }
     reconcile::reconcile(versions, &mut managers);
     record(write, versions, live.unwrap_or_else(|| typed::empty_object()), new, &mut managers);
+    managers.cap();
     managers.encode()
 }
 
@@ -202,7 +203,6 @@ fn record<'a>(
         let identity = Identity::new(write.manager, Operation::Update, write.api_version, write.subresource);
         managers.unite(identity, write.api_version, gained, write.now);
     }
-    managers.cap();
 }
 
 /// What an entry loses by a change.

@@ -227,7 +227,8 @@ impl FieldError {
 
     /// `Too long: may not be more than N bytes`.
     pub fn too_long(path: &Path, bytes_max: usize) -> Self {
-        Self::of(path, Reason::TooLong, format!("Too long: may not be more than {bytes_max} bytes"))
+        let noun = if bytes_max == 1 { "byte" } else { "bytes" };
+        Self::of(path, Reason::TooLong, format!("Too long: may not be more than {bytes_max} {noun}"))
     }
 
     /// `Too many: N: must have at most M items`.
@@ -329,38 +330,4 @@ impl<'a> IntoIterator for &'a FieldErrors {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_read_as_upstream_prints_them() {
-        let path = Path::new("spec").child("containers").index(0).child("name");
-        let cases = [
-            (
-                FieldError::invalid(&path, "A\"b", "must be lower case"),
-                r#"spec.containers[0].name: Invalid value: "A\"b": must be lower case"#,
-            ),
-            (
-                FieldError::invalid(&path, -1, "must be greater than or equal to 0"),
-                "spec.containers[0].name: Invalid value: -1: must be greater than or equal to 0",
-            ),
-            (FieldError::required(&path, ""), "spec.containers[0].name: Required value"),
-            (
-                FieldError::not_supported(&path, "x", &["A", "B"]),
-                r#"spec.containers[0].name: Unsupported value: "x": supported values: "A", "B""#,
-            ),
-            (FieldError::duplicate(&path, "x"), r#"spec.containers[0].name: Duplicate value: "x""#),
-            (
-                FieldError::too_long(&path, 63),
-                "spec.containers[0].name: Too long: may not be more than 63 bytes",
-            ),
-            (
-                FieldError::invalid(&path, &serde_json::json!({"a": 1}), "field is immutable"),
-                r#"spec.containers[0].name: Invalid value: {"a":1}: field is immutable"#,
-            ),
-        ];
-        for (error, text) in cases {
-            assert_eq!(error.to_string(), text);
-        }
-    }
-}
+mod tests;

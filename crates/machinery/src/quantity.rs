@@ -221,14 +221,21 @@ fn scale_of(suffix: &str) -> Result<Scale, ParseError> {
         "Pi" => binary(50),
         "Ei" => binary(60),
         other => {
-            let Some(exponent) = other.strip_prefix(['e', 'E']) else {
-                let known = |c: char| "eEinumkKMGTP+-0123456789".contains(c);
-                return Err(if other.chars().all(known) { ParseError::Suffix } else { ParseError::Format });
-            };
-            let decimal_exponent = exponent.parse().map_err(|_| ParseError::Suffix)?;
+            let exponent = other.strip_prefix(['e', 'E']).and_then(|exponent| exponent.parse::<i64>().ok());
+            let exponent = exponent.ok_or_else(|| refusal(other))?;
+            // What 32 bits do not hold is beyond all bounds.
+            let decimal_exponent =
+                i32::try_from(exponent).unwrap_or(if exponent < 0 { i32::MIN } else { i32::MAX });
             Scale { binary_shift: 0, decimal_exponent, format: Format::DecimalExponent }
         }
     })
+}
+
+/// Letters, then a sign, then digits make a suffix, though an unknown one; all else has not the shape of a quantity.
+fn refusal(suffix: &str) -> ParseError {
+    let exponent = suffix.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
+    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { ParseError::Suffix } else { ParseError::Format }
 }
 
 /// The amount in nano units, rounded up, capped far above what is kept.
@@ -312,69 +319,4 @@ fn reduced(mut amount: i128, base: i128, steps_max: usize) -> (i128, usize) {
 }
 
 #[cfg(test)]
-mod upstream;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_become_canonical() {
-        let cases = [
-            ("100m", "100m"),
-            ("0.1", "100m"),
-            ("1000m", "1"),
-            ("1500m", "1500m"),
-            ("1.5", "1500m"),
-            ("1024Ki", "1Mi"),
-            ("1.5Gi", "1536Mi"),
-            ("1000Ki", "1000Ki"),
-            ("512", "512"),
-            ("0.5Ki", "512"),
-            ("1e3", "1e3"),
-            ("1E3", "1e3"),
-            ("12e6", "12e6"),
-            ("1000", "1k"),
-            ("128974848", "128974848"),
-            ("129M", "129M"),
-            ("0", "0"),
-            ("0Gi", "0"),
-            ("-1", "-1"),
-            ("+5", "5"),
-            (".5", "500m"),
-            ("5.", "5"),
-            ("0.0000000001", "1n"),
-            ("1E", "1E"),
-            ("100E", "100E"),
-        ];
-        for (text, canonical) in cases {
-            assert_eq!(text.parse::<Quantity>().unwrap().to_string(), canonical, "{text}");
-        }
-    }
-
-    #[test]
-    fn bad_texts_are_refused() {
-        for text in ["", "a", "1.2.3", "1x", "1Kii", "- 1", "1 Gi", "1e", "--1"] {
-            assert!(text.parse::<Quantity>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn amounts_compare_and_add_across_formats() {
-        let q = |text: &str| text.parse::<Quantity>().unwrap();
-        assert!(q("1Gi") > q("1G"));
-        assert_eq!(q("1000m"), q("1"));
-        assert_eq!(q("1Gi").plus(q("1Gi")).to_string(), "2Gi");
-        assert_eq!(q("1").minus(q("100m")).milli_value(), 900);
-        assert_eq!(q("100m").value(), 1);
-        assert_eq!(q("1Ki").value(), 1024);
-    }
-
-    #[test]
-    fn hostile_lengths_take_bounded_time() {
-        let digits = "9".repeat(100_000);
-        assert_eq!(digits.parse::<Quantity>().unwrap().value(), i64::MAX);
-        assert_eq!("1e2147483647".parse::<Quantity>().unwrap().value(), i64::MAX);
-        assert_eq!("1e-2147483648".parse::<Quantity>().unwrap().to_string(), "1e-9");
-    }
-}
+mod tests;

@@ -57,6 +57,21 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// `text` in double quotes, as Go's package `time` puts it into its errors: byte for byte beyond ASCII.
+pub(crate) fn quote_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
+            b' '..=0x7f => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// A floating-point number as `%v` has it: with an exponent from a million on, or if it is very small.
 pub(crate) fn float(number: f64) -> String {
     let scientific = format!("{number:e}");

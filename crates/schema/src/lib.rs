@@ -23,6 +23,7 @@ mod generated {
 }
 mod rows;
 mod scalar;
+mod time;
 
 pub mod arena;
 pub mod build;

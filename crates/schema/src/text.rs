@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::walk::budget::Allowance;
-use crate::walk::decode::{DecodeError, Decoded, FieldValidation, in_words_of_go, untyped};
+use crate::walk::decode::{DecodeError, Decoded, FieldValidation, go_float, in_words_of_go, untyped};
 use crate::walk::stack::with_stack;
 use crate::walk::syntax;
 
@@ -48,6 +48,7 @@ pub fn json(bytes: &[u8], allowance: Allowance, validation: FieldValidation) -> 
 pub fn yaml(bytes: &[u8], allowance: Allowance, validation: FieldValidation) -> Result<Decoded, DecodeError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| DecodeError::Syntax("yaml: control characters are not allowed".to_owned()))?;
+    let text = first_document(text);
     let mut outcome = Err(DecodeError::Syntax("yaml: no document".to_owned()));
     let read = with_stack(|| {
         serde_saphyr::with_deserializer_from_str_with_options(text, yaml_options(), |deserializer| {
@@ -58,7 +59,40 @@ pub fn yaml(bytes: &[u8], allowance: Allowance, validation: FieldValidation) -> 
     match (outcome, read) {
         (Err(DecodeError::Syntax(complaint)), _) => Err(DecodeError::Syntax(first_line(&complaint))),
         (Ok(_), Err(failure)) => Err(DecodeError::Syntax(first_line(&failure.to_string()))),
-        (outcome, _) => outcome,
+        (outcome, _) => outcome.map(|decoded| Decoded { value: as_json(decoded.value), ..decoded }),
+    }
+}
+
+/// A text up to where its second document begins: Go's parser does not look further.
+fn first_document(text: &str) -> &str {
+    let (mut begins, mut is_begun) = (0, false);
+    for line in text.split_inclusive('\n') {
+        let (is_end, rest) = match (line.strip_prefix("---"), line.strip_prefix("...")) {
+            (Some(rest), _) if rest.is_empty() || rest.starts_with(char::is_whitespace) => (true, rest),
+            (_, Some(rest)) if rest.trim().is_empty() => (true, rest),
+            _ => (false, line),
+        };
+        if is_end && is_begun {
+            return text.get(..begins).unwrap_or(text);
+        }
+        is_begun |= !rest.trim_start().is_empty() && !rest.trim_start().starts_with(['#', '%']);
+        begins += line.len();
+    }
+    text
+}
+
+/// A value as Go makes JSON of it, which knows whole numbers by their having no fraction.
+fn as_json(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(float) => go_float(float, number),
+            None => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(as_json).collect(),
+        Value::Object(members) => {
+            Value::Object(members.into_iter().map(|(name, value)| (name, as_json(value))).collect())
+        }
+        other => other,
     }
 }
 
@@ -70,6 +104,8 @@ fn yaml_options() -> serde_saphyr::Options {
             max_recorded_anchor_bytes: YAML_ANCHOR_BYTES_MAX,
             max_recorded_anchor_events: YAML_ALIAS_EVENTS_MAX,
         },
+        // `0644` is what it looks like, as for Go's parser, which reads YAML 1.1.
+        legacy_octal_numbers: true,
         // The walk itself warns of them.
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: YAML_ALIAS_EVENTS_MAX },

@@ -4,6 +4,7 @@ pub mod budget;
 pub mod declared;
 pub mod decode;
 pub mod default;
+mod names;
 pub mod nulls;
 pub(crate) mod path;
 mod reachable;

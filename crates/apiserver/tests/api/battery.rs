@@ -298,7 +298,10 @@ async fn wrong_types_in_every_field_are_refused_by_name() {
             let mut full = path.clone();
             full.push(field.name.to_string());
             let target = format!("{}?dryRun=All", collection(row));
-            for (at, value) in wrong(schema.field_type(&field.name).unwrap()).iter().enumerate() {
+            let ty = schema.field_type(&field.name).unwrap();
+            // Quantities read what they are themselves, and upstream's decoder does not say where.
+            let is_told = matches!((ty.shape(), &ty.ty), (Shape::Scalar, Type::Quantity));
+            for (at, value) in wrong(ty).iter().enumerate() {
                 let body = nested(&full, value);
                 // JSON is YAML; but texts of numbers are numbers there, if they are beyond all bounds.
                 let kinds = if at == 0 { &[JSON, YAML][..] } else { &[JSON][..] };
@@ -306,7 +309,7 @@ async fn wrong_types_in_every_field_are_refused_by_name() {
                     let answer = send(&server, "POST", &target, kind, body.clone().into_bytes()).await;
                     if let Some(why) = broken(&answer) {
                         findings.0.push(format!("{kind} {body}: {why}"));
-                    } else if !names(&answer, field) && !is_text_told(value) {
+                    } else if !names(&answer, field) && !is_told && !is_text_told(value) {
                         let message = &answer.1["message"];
                         findings.0.push(format!("{kind} {body}: the field is not named: {message}"));
                     }

@@ -235,9 +235,26 @@ fn others_are_not_its_business() {
     let request = Attributes { verb: "get".to_owned(), is_resource: true, ..Attributes::default() };
     let imposter = UserInfo::new("system:node:a", &[]);
     assert_eq!(graph.authorize(&imposter, &request), Decision::NoOpinion(String::new()));
-    let nameless = UserInfo::new("x", &["system:nodes"]);
-    let reason = "unknown node for user \"x\"".to_owned();
-    assert_eq!(graph.authorize(&nameless, &request), Decision::NoOpinion(reason));
+    let member = UserInfo::new("x", &["system:nodes"]);
+    assert_eq!(graph.authorize(&member, &request), Decision::NoOpinion(String::new()));
+    // One without a name is nobody: not the node whose name is empty, whose list of Nodes would be that of all.
+    let nameless = UserInfo::new("system:node:", &["system:nodes"]);
+    let reason = "unknown node for user \"system:node:\"".to_owned();
+    for (verb, resource, selector) in [
+        ("list", "nodes", ""),
+        ("get", "nodes", ""),
+        ("list", "pods", "spec.nodeName="),
+        ("list", "services", ""),
+    ] {
+        let request = Attributes {
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            field_selector: selector.to_owned(),
+            ..request.clone()
+        };
+        let found = graph.authorize(&nameless, &request);
+        assert_eq!(found, Decision::NoOpinion(reason.clone()), "{verb} {resource} {selector}");
+    }
 }
 
 #[test]
@@ -336,4 +353,83 @@ fn of_secrets_only_certificates_are_seen_by_what_serves_ingresses() {
     let others =
         graph.authorize(&UserInfo::new("somebody", &[]), &secrets("list", "", "type=kubernetes.io/tls"));
     assert_eq!(others, Decision::NoOpinion(String::new()));
+}
+
+const UNRELATED: &str = "no relationship found between node 'a' and this object";
+
+/// Requests of the node `a`, selectors, and why they are refused. Source: upstream's `node_authorizer.go`.
+const REFUSALS: &[(&str, &str, &str)] = &[
+    ("update /secrets shop pull", "", "can only read resources of this type"),
+    ("get /secrets/status shop pull", "", "cannot read subresource"),
+    ("list /secrets - pull", "", "can only read namespaced object of this type"),
+    ("list /configmaps shop", "", "No Object name found"),
+    ("get /configmaps shop nobody", "", UNRELATED),
+    ("list /persistentvolumeclaims shop", "", "can only get individual resources of this type"),
+    ("get /persistentvolumeclaims/scale shop claim", "", "cannot get subresource"),
+    ("get /persistentvolumeclaims/status shop claim", "", "can only get/update/patch this type"),
+    ("update /persistentvolumeclaims/status shop other", "", UNRELATED),
+    ("get /persistentvolumes -", "", "No Object name found"),
+    ("list resource.k8s.io/resourceclaims shop", "", "can only get individual resources of this type"),
+    ("get resource.k8s.io/resourceclaims shop x", "", UNRELATED),
+    ("watch storage.k8s.io/volumeattachments -", "", "can only get individual resources of this type"),
+    ("get storage.k8s.io/volumeattachments - x", "", UNRELATED),
+    ("create /serviceaccounts/token shop", "", "can only create tokens for individual service accounts"),
+    ("delete /serviceaccounts shop robot", "", "can only create tokens for individual service accounts"),
+    ("create /serviceaccounts shop robot", "", "can only create token subresource of serviceaccount"),
+    ("create /serviceaccounts/token shop other", "", UNRELATED),
+    (
+        "list coordination.k8s.io/leases kube-node-lease",
+        "",
+        "can only get, create, update, patch, or delete a node lease",
+    ),
+    (
+        "get coordination.k8s.io/leases kube-system a",
+        "",
+        "can only access leases in the \"kube-node-lease\" system namespace",
+    ),
+    (
+        "get coordination.k8s.io/leases kube-node-lease b",
+        "",
+        "can only access node lease with the same name as the requesting node",
+    ),
+    ("watch storage.k8s.io/csinodes -", "", "can only get, create, update, patch, or delete a CSINode"),
+    ("get storage.k8s.io/csinodes/status - a", "", "cannot authorize CSINode subresources"),
+    (
+        "get storage.k8s.io/csinodes - b",
+        "",
+        "can only access CSINode with the same name as the requesting node",
+    ),
+    ("get resource.k8s.io/resourceslices/status - own", "", "cannot authorize ResourceSlice subresources"),
+    ("get resource.k8s.io/resourceslices - others", "", UNRELATED),
+    (
+        "list resource.k8s.io/resourceslices -",
+        "spec.nodeName!=a",
+        "can only list/watch/deletecollection resourceslices with nodeName field selector",
+    ),
+    (
+        "proxy resource.k8s.io/resourceslices - own",
+        "",
+        "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
+    ),
+    ("list /nodes -", "", "node 'a' cannot read all nodes, only its own Node object"),
+    ("get /nodes - b", "", "node 'a' cannot read 'b', only its own Node object"),
+    ("delete /nodes - a", "", ""),
+    ("list /pods -", "", "can only list/watch pods with spec.nodeName field selector"),
+    ("list /pods shop other", "", UNRELATED),
+    ("get /pods shop other", "", UNRELATED),
+    ("update /pods shop web", "", ""),
+    ("create apps/deployments shop", "", ""),
+    ("get secrets.example.com/secrets shop pull", "", ""),
+];
+
+#[test]
+fn what_is_refused_is_told_why() {
+    let graph = graph();
+    for (request, selector, reason) in REFUSALS {
+        assert_eq!(
+            ask(&graph, "a", request, selector),
+            Decision::NoOpinion((*reason).to_owned()),
+            "{request} {selector}"
+        );
+    }
 }

@@ -214,7 +214,10 @@ fn leases_are_its_own_and_others_are_not_checked() {
     let delete =
         Attributes { verb: "delete".to_owned(), resource: "nodes".to_owned(), ..Attributes::default() };
     assert!(check(&UserInfo::new("admin", &[]), &delete, Objects::default()).is_ok());
-    assert!(check(&UserInfo::new("x", &["system:nodes"]), &delete, Objects::default()).is_err());
+    assert!(check(&UserInfo::new("x", &["system:nodes"]), &delete, Objects::default()).is_ok());
+    let nameless = check(&UserInfo::new("system:node:", &["system:nodes"]), &delete, Objects::default());
+    let told = nameless.err().map(|refusal| refusal.to_string());
+    assert_eq!(told.as_deref(), Some("could not determine node from user \"system:node:\""));
 }
 
 #[test]
@@ -357,4 +360,142 @@ fn a_node_asks_for_certificates_of_its_own_pods_only() {
         "PodCertificateRequest for pod \"shop/p\" names service account UID \"x\", which differs from the running \
          service account (\"s\")",
     );
+}
+
+/// Source: `Test_nodePlugin_Admit`, `getModifiedLabels` and `getForbiddenLabels` of upstream's `noderestriction`.
+#[test]
+fn labels_of_nodes_are_a_kubelets_or_not() {
+    for (label, is_own) in [
+        ("plain", true),
+        ("example.com/x", true),
+        ("notkubernetes.io/x", true),
+        ("kubernetes.io.example.com/x", true),
+        ("kubernetes.io/hostname", true),
+        ("kubernetes.io/arch", true),
+        ("kubernetes.io/os", true),
+        ("beta.kubernetes.io/arch", true),
+        ("beta.kubernetes.io/os", true),
+        ("beta.kubernetes.io/instance-type", true),
+        ("node.kubernetes.io/instance-type", true),
+        ("failure-domain.beta.kubernetes.io/zone", true),
+        ("failure-domain.beta.kubernetes.io/region", true),
+        ("topology.kubernetes.io/zone", true),
+        ("topology.kubernetes.io/region", true),
+        ("kubelet.kubernetes.io/foo", true),
+        ("foo.kubelet.kubernetes.io/foo", true),
+        ("node.kubernetes.io/foo", true),
+        ("foo.node.kubernetes.io/foo", true),
+        ("kubernetes.io/foo", false),
+        ("k8s.io/foo", false),
+        ("other.kubernetes.io/foo", false),
+        ("other.k8s.io/foo", false),
+        ("beta.kubernetes.io/foo", false),
+        ("node-role.kubernetes.io/master", false),
+        ("node-restriction.kubernetes.io/foo", false),
+        ("foo.node-restriction.kubernetes.io/foo", false),
+        ("topology.kubernetes.io/rack", false),
+        ("kubernetes.io/", false),
+    ] {
+        for (what, new, old, told) in [
+            (
+                "set",
+                json!({label: "x"}),
+                Value::Null,
+                format!("node \"a\" is not allowed to set the following labels: {label}"),
+            ),
+            ("add", json!({label: "x"}), json!({}), format!("is not allowed to modify labels: {label}")),
+            (
+                "change",
+                json!({label: "x"}),
+                json!({label: "y"}),
+                format!("is not allowed to modify labels: {label}"),
+            ),
+            ("remove", json!({}), json!({label: "y"}), format!("is not allowed to modify labels: {label}")),
+            ("keep", json!({label: "x", "more": "x"}), json!({label: "x"}), String::new()),
+        ] {
+            let (verb, old) = if old.is_null() { ("create", old) } else { ("update", node(old)) };
+            let found = check_write(&format!("{verb} /nodes a"), node(new), old, Value::Null);
+            let expect = if is_own { String::new() } else { told };
+            assert_eq!(found.err().unwrap_or_default(), expect, "{what} {label}");
+        }
+    }
+}
+
+/// Source: `Test_nodePlugin_Admit`: mirror Pods, and who owns them.
+#[test]
+fn a_mirror_pod_is_owned_by_its_node_alone() {
+    let owner = |change: &str, value: Value| {
+        let mut pod = mirror();
+        pod["metadata"]["ownerReferences"][0][change] = value;
+        pod
+    };
+    let mut twice = mirror();
+    let again = twice["metadata"]["ownerReferences"][0].clone();
+    twice["metadata"]["ownerReferences"].as_array_mut().unwrap().push(again);
+    let itself = "node \"a\" can only create pods with an owner reference set to itself";
+    for (name, pod, told) in [
+        ("two", twice, "node \"a\" can only create pods with a single owner reference set to itself"),
+        ("another version", owner("apiVersion", json!("v2")), itself),
+        ("another kind", owner("kind", json!("Pod")), itself),
+        ("another name", owner("name", json!("b")), itself),
+        (
+            "no controller",
+            owner("controller", json!(false)),
+            "node \"a\" can only create pods with a controller owner reference set to itself",
+        ),
+        (
+            "it is not said",
+            owner("controller", Value::Null),
+            "node \"a\" can only create pods with a controller owner reference set to itself",
+        ),
+        (
+            "it blocks",
+            owner("blockOwnerDeletion", json!(true)),
+            "node \"a\" must not set blockOwnerDeletion on an owner reference",
+        ),
+        ("it does not block", owner("blockOwnerDeletion", json!(false)), ""),
+    ] {
+        let found = check_write("create /pods", pod, Value::Null, Value::Null);
+        assert_eq!(found.err().unwrap_or_default(), told, "{name}");
+    }
+}
+
+/// Everything in a Pod that could make its kubelet read what it may not.
+#[test]
+fn a_mirror_pod_refers_to_nothing_whatever_way_it_is_written() {
+    for (pointer, value, plural) in [
+        ("volumes", json!([{"secret": {"secretName": "x"}}]), "secrets"),
+        ("volumes", json!([{"projected": {"sources": [{"secret": {"name": "x"}}]}}]), "secrets"),
+        ("volumes", json!([{"csi": {"driver": "d", "nodePublishSecretRef": {"name": "x"}}}]), "secrets"),
+        ("volumes", json!([{"rbd": {"secretRef": {"name": "x"}}}]), "secrets"),
+        ("volumes", json!([{"azureFile": {"secretName": "x"}}]), "secrets"),
+        ("imagePullSecrets", json!([{"name": "x"}]), "secrets"),
+        (
+            "containers",
+            json!([{"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}]}]),
+            "secrets",
+        ),
+        ("containers", json!([{"envFrom": [{"secretRef": {"name": "x"}}]}]), "secrets"),
+        ("initContainers", json!([{"envFrom": [{"configMapRef": {"name": "x"}}]}]), "configmaps"),
+        (
+            "containers",
+            json!([{"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "k"}}}]}]),
+            "configmaps",
+        ),
+        ("volumes", json!([{"configMap": {"name": "x"}}]), "configmaps"),
+        ("volumes", json!([{"projected": {"sources": [{"configMap": {"name": "x"}}]}}]), "configmaps"),
+        ("volumes", json!([{"persistentVolumeClaim": {"claimName": "x"}}]), "persistentvolumeclaims"),
+        ("volumes", json!([{"ephemeral": {"volumeClaimTemplate": {}}}]), "persistentvolumeclaims"),
+        ("resourceClaims", json!([{"name": "x"}]), "resourceclaims"),
+        ("volumes", json!([{"emptyDir": {}}, {"hostPath": {"path": "/"}}, {"downwardAPI": {}}]), ""),
+        ("imagePullSecrets", json!([]), ""),
+        ("resourceClaims", Value::Null, ""),
+    ] {
+        let mut pod = mirror();
+        pod["spec"][pointer] = value.clone();
+        let found = check_write("create /pods", pod, Value::Null, Value::Null);
+        let told = format!("node \"a\" can not create pods that reference {plural}");
+        let expect = if plural.is_empty() { String::new() } else { told };
+        assert_eq!(found.err().unwrap_or_default(), expect, "{pointer}: {value}");
+    }
 }

@@ -222,3 +222,146 @@ fn aggregation_unites_what_the_selectors_match() {
     assert_eq!(resources, ["x", "nodes", "pods"], "one selector after the other, without itself");
     assert_eq!(aggregated_rules(&all[0], &all), None);
 }
+
+/// Source: `TestAppliesTo` of upstream's `pkg/registry/rbac/validation`. Kinds and names of subjects, the user and their
+/// groups, and which subject it is.
+const BINDINGS: &[(&str, &str, &str, &str, Option<&str>)] = &[
+    ("one user", "User:foobar", "foobar", "", Some("User \"foobar\"")),
+    ("one of two users", "User:barfoo User:foobar", "foobar", "", Some("User \"foobar\"")),
+    ("none of two users", "User:barfoo User:foobar", "zimzam", "", None),
+    ("a group", "User:barfoo Group:foobar", "zimzam", "foobar", Some("Group \"foobar\"")),
+    ("a user of a group's name", "Group:foobar", "foobar", "", None),
+    ("a group of a user's name", "User:foobar", "zimzam", "foobar", None),
+    (
+        "an account",
+        "User:barfoo Group:foobar ServiceAccount:kube-system/default",
+        "system:serviceaccount:kube-system:default",
+        "",
+        Some("ServiceAccount \"default/kube-system\""),
+    ),
+    (
+        "an account of the binding's namespace",
+        "ServiceAccount:default",
+        "system:serviceaccount:shop:default",
+        "",
+        Some("ServiceAccount \"default/shop\""),
+    ),
+    (
+        "an account of another namespace",
+        "ServiceAccount:default",
+        "system:serviceaccount:other:default",
+        "",
+        None,
+    ),
+    (
+        "an account as a user",
+        "User:system:serviceaccount:shop:default",
+        "system:serviceaccount:shop:default",
+        "",
+        Some("User \"system:serviceaccount:shop:default\""),
+    ),
+    ("a star is a name", "User:* Group:*", "foobar", "system:authenticated", None),
+    (
+        "everybody, known",
+        "Group:system:authenticated Group:system:unauthenticated",
+        "foobar",
+        "system:authenticated",
+        Some("Group \"system:authenticated\""),
+    ),
+    (
+        "everybody, unknown",
+        "Group:system:authenticated Group:system:unauthenticated",
+        "system:anonymous",
+        "system:unauthenticated",
+        Some("Group \"system:unauthenticated\""),
+    ),
+    ("another kind", "Robot:foobar", "foobar", "", None),
+    ("nobody", "", "foobar", "", None),
+];
+
+#[test]
+fn a_binding_is_for_its_subjects() {
+    for &(name, subjects, user, groups, expect) in BINDINGS {
+        let subjects: Vec<_> = subjects
+            .split(' ')
+            .filter_map(|subject| subject.split_once(':'))
+            .map(|(kind, name)| match name.split_once('/') {
+                Some((namespace, name)) => json!({"kind": kind, "name": name, "namespace": namespace}),
+                None => json!({"kind": kind, "name": name}),
+            })
+            .collect();
+        let mut rbac = Rbac::new();
+        rbac.insert_role(&from(json!({"metadata": {"name": "r", "namespace": "shop"},
+            "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]})));
+        rbac.insert_role_binding(&from(json!({"metadata": {"name": "b", "namespace": "shop"},
+            "roleRef": {"kind": "Role", "name": "r", "apiGroup": GROUP}, "subjects": subjects})));
+        let groups = groups.split(' ').filter(|group| !group.is_empty()).map(str::to_owned).collect();
+        let user = UserInfo { name: user.to_owned(), groups, ..UserInfo::default() };
+        let decision = rbac.authorize(&user, &attributes("get /pods shop x"));
+        let expect = expect.map_or(Decision::NoOpinion(String::new()), |subject| {
+            Decision::Allow(format!("RBAC: allowed by RoleBinding \"b/shop\" of Role \"r\" to {subject}"))
+        });
+        assert_eq!(decision, expect, "{name}");
+    }
+}
+
+/// Source: `TestDefaultRuleResolver`. Roles that are not there are told, and take nothing from others.
+#[test]
+fn the_rules_of_a_user_are_those_of_all_bindings() {
+    let mut rbac = Rbac::new();
+    let rule =
+        |verbs: &str, resource: &str| json!({"verbs": [verbs], "apiGroups": ["v1"], "resources": [resource]});
+    rbac.insert_role(&from(json!({"metadata": {"name": "readthings", "namespace": "namespace1"},
+        "rules": [rule("GET", "pods"), rule("GET", "services")]})));
+    for (name, resource) in [("cluster-admin", "*"), ("write-nodes", "nodes")] {
+        rbac.insert_cluster_role(&from(json!({"metadata": {"name": name}, "rules": [rule("*", resource)]})));
+    }
+    let binding = |name: &str, namespace: &str, kind: &str, role: &str, user: &str, group: &str| {
+        json!({"metadata": {"name": name, "namespace": namespace}, "roleRef": {"kind": kind, "name": role, "apiGroup": GROUP},
+            "subjects": [{"kind": "User", "name": user}, {"kind": "Group", "name": group}]})
+    };
+    rbac.insert_role_binding(&from(binding("a", "namespace1", "Role", "readthings", "foobar", "group1")));
+    rbac.insert_role_binding(&from(binding(
+        "b",
+        "namespace1",
+        "ClusterRole",
+        "write-nodes",
+        "nodes",
+        "group2",
+    )));
+    rbac.insert_role_binding(&from(binding("c", "namespace1", "Role", "gone", "lost", "group1")));
+    rbac.insert_cluster_role_binding(&from(binding(
+        "d",
+        "",
+        "ClusterRole",
+        "cluster-admin",
+        "admin",
+        "admin",
+    )));
+    rbac.insert_cluster_role_binding(&from(binding("e", "", "Role", "readthings", "odd", "none")));
+    let (role, no_role) = (
+        "roles.rbac.authorization.k8s.io \"gone\" not found",
+        "roles.rbac.authorization.k8s.io \"readthings\" not found",
+    );
+    for (user, groups, namespace, expect, errors) in [
+        ("foobar", &[][..], "namespace1", "pods services", &[][..]),
+        ("foobar", &[], "namespace2", "", &[]),
+        ("foobar", &["admin"], "", "*", &[]),
+        ("foobar", &["admin"], "namespace1", "* pods services", &[]),
+        ("x", &["group1"], "namespace1", "pods services", &[role]),
+        ("x", &["group2"], "namespace1", "nodes", &[]),
+        ("x", &["group2"], "", "", &[]),
+        ("lost", &[], "namespace1", "", &[role]),
+        ("odd", &[], "namespace1", "", &[no_role]),
+        ("", &[], "namespace1", "", &[]),
+    ] {
+        let found = rbac.rules_for(&UserInfo::new(user, groups), namespace);
+        let resources: Vec<_> =
+            found.rules.iter().flat_map(|rule| rule.resources.iter().flatten()).map(String::as_str).collect();
+        assert_eq!(
+            (resources.join(" ").as_str(), found.errors.iter().map(String::as_str).collect::<Vec<_>>()),
+            (expect, errors.to_vec()),
+            "{user} {groups:?} {namespace}"
+        );
+    }
+}

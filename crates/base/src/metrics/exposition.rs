@@ -50,3 +50,6 @@ fn whole(sample: &str) -> Cow<'_, str> {
         _ => sample.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,8 @@ const SIMILAR_MAX: usize = 10;
 const SIMILAR_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 /// Before the message of an event that stands for more of them.
 const COMBINED: &str = "(combined from similar events): ";
-/// Events of one source about one object: so many at once, and one more whenever the interval has passed.
+/// Events of one source, object and type: so many at once, and one more whenever the interval has passed. So warnings are
+/// heard beside much that is normal.
 const SPAM_BURST: u32 = 25;
 const SPAM_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 
@@ -73,8 +74,8 @@ impl Correlator {
     ) -> Option<Observed> {
         let EventAction { component, regarding: of, event_type, reason, message, annotations: _ } = event;
         let object = (&of.kind, &of.namespace, &of.name, &of.uid, &of.api_version);
-        let source = self.hasher.hash_one((component, object));
-        let group = self.hasher.hash_one((source, event_type.as_str(), reason));
+        let source = self.hasher.hash_one((component, object, event_type.as_str()));
+        let group = self.hasher.hash_one((source, reason));
         let combined =
             self.similar.of(group, Similar::default).is_one_more(self.hasher.hash_one(message), now);
         let key = if combined { group } else { self.hasher.hash_one((group, &of.field_path, message)) };
@@ -120,90 +121,4 @@ impl Similar {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::ObjectReference;
-
-    use super::*;
-    use crate::event::EventType;
-
-    fn event(name: &str, reason: &str, message: &str) -> EventAction {
-        EventAction {
-            component: "kubelet".into(),
-            regarding: ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() },
-            event_type: EventType::Warning,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            annotations: std::collections::BTreeMap::new(),
-        }
-    }
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).unwrap()
-    }
-
-    /// What is written of these events, each as `count message`; `-` if nothing.
-    fn written(correlator: &mut Correlator, events: &[(i64, EventAction)]) -> Vec<String> {
-        let random = Random::seeded(1);
-        let mut tell = |(seconds, event): &(i64, EventAction)| {
-            correlator
-                .observe(event, at(*seconds), &random)
-                .map_or_else(|| "-".to_owned(), |seen| format!("{} {}", seen.count, seen.message(event)))
-        };
-        events.iter().map(&mut tell).collect()
-    }
-
-    #[test]
-    fn equal_events_are_counted_and_others_are_new() {
-        let mut correlator = Correlator::default();
-        let [a, b, c] = [event("a", "Failed", "x"), event("a", "Failed", "y"), event("b", "Failed", "x")];
-        let told = written(&mut correlator, &[(0, a.clone()), (1, b), (2, c), (3, a.clone())]);
-        assert_eq!(told, ["1 x", "1 y", "1 x", "2 x"]);
-        let random = Random::seeded(2);
-        let [third, fourth] = [4, 5].map(|s| correlator.observe(&a, at(s), &random).unwrap());
-        assert_eq!((third.suffix, third.first), (fourth.suffix, at(0)));
-    }
-
-    #[test]
-    fn from_the_tenth_message_on_they_are_one_event_until_ten_quiet_minutes() {
-        let mut correlator = Correlator::default();
-        let mut events: Vec<_> =
-            (0..12).map(|i| (i, event("a", "FailedMount", &format!("no {i}")))).collect();
-        events.push((13, event("a", "FailedMount", "no 3")));
-        events.push((14, event("a", "Killing", "no 20")));
-        events.push((13 + 601, event("a", "FailedMount", "no 21")));
-        let told = written(&mut correlator, &events);
-        assert_eq!(told[8], "1 no 8");
-        assert_eq!(
-            told[9..],
-            [
-                "1 (combined from similar events): no 9",
-                "2 (combined from similar events): no 10",
-                "3 (combined from similar events): no 11",
-                "2 no 3",
-                "1 no 20",
-                "1 no 21",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_source_that_says_too_much_is_heard_every_five_minutes_and_the_count_goes_on() {
-        let mut correlator = Correlator::default();
-        let loud: Vec<_> = (0..27).map(|_| (0, event("a", "BackOff", "again"))).collect();
-        let told = written(&mut correlator, &loud);
-        assert_eq!(told[24..], ["25 again", "-", "-"]);
-        let told = written(&mut correlator, &[(0, event("b", "BackOff", "again")), (300, loud[0].1.clone())]);
-        assert_eq!(told, ["1 again", "28 again"]);
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded_and_what_is_used_stays() {
-        let mut recent = Recent::default();
-        for key in 1..20_000_u64 {
-            *recent.of(0, || 0) += 1;
-            recent.of(key, || 0);
-        }
-        assert_eq!(*recent.of(0, || 0), 19_999);
-        assert!(recent.young.len() + recent.old.len() <= REMEMBERED_MAX);
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ use machinery::duration;
 use machinery::pattern::Pattern;
 
 use super::Checked;
+use crate::functions::printf;
 use crate::problem::Problem;
 use crate::syntax::ast::{Expr, Kind, Literal};
 use crate::types::Type;
@@ -15,6 +16,7 @@ pub(super) fn validate(checked: &Checked, problems: &mut Vec<Problem>) {
     let mut rest = vec![(&checked.root, false)];
     while let Some((expr, is_exempt)) = rest.pop() {
         literal_argument(expr, problems);
+        format_call(checked, expr, problems);
         if !is_exempt {
             aggregate(checked, expr, problems);
         }
@@ -37,6 +39,87 @@ fn literal_argument(expr: &Expr, problems: &mut Vec<Problem>) {
     };
     if !is_right {
         problems.push(Problem::new(*at, format!("invalid {} argument", call.function)));
+    }
+}
+
+/// `'%d'.format(['x'])`: a pattern and a list that are written there and do not fit.
+fn format_call(checked: &Checked, expr: &Expr, problems: &mut Vec<Problem>) {
+    let Kind::Call(call) = &expr.kind else { return };
+    let Some(Kind::Literal(Literal::String(pattern))) = call.target.as_ref().map(|target| &target.kind)
+    else {
+        return;
+    };
+    let ("format", [Expr { kind: Kind::List(elements), .. }]) = (&*call.function, call.args.as_slice())
+    else {
+        return;
+    };
+    let mut rest = pattern.chars().peekable();
+    let mut seen = 0;
+    while let Some(character) = rest.next() {
+        if character != '%' || rest.next_if_eq(&'%').is_some() {
+            continue;
+        }
+        let clause = match elements.get(seen) {
+            None if rest.peek().is_some() => Err(format!("index {seen} out of range")),
+            element => printf::written(&mut rest).map(|(verb, _)| (verb, element)),
+        };
+        match clause {
+            Ok((verb, Some(element))) => {
+                if let Some(other) = unfit(checked, verb, &element.value) {
+                    let name = other_name(checked, other);
+                    problems.push(Problem::new(other.at, printf::refusal(verb, &name)));
+                    return;
+                }
+            }
+            Ok((_, None)) => {}
+            Err(why) => {
+                problems.push(Problem::new(expr.at, why));
+                return;
+            }
+        }
+        seen += 1;
+    }
+    if elements.len() > seen {
+        let given = elements.len();
+        let message = format!("too many arguments supplied to string.format (expected {seen}, got {given})");
+        problems.push(Problem::new(expr.at, message));
+    }
+}
+
+/// What of an expression a verb is not for; elements of lists and maps that are written there count for `%s`.
+fn unfit<'e>(checked: &Checked, verb: char, expr: &'e Expr) -> Option<&'e Expr> {
+    let is_fit = match checked.types.get(expr.id).unwrap_or(&Type::Error) {
+        Type::Dyn => true,
+        Type::Int | Type::Uint => verb != 'f' && verb != 'e',
+        Type::Double => matches!(verb, 's' | 'f' | 'e'),
+        Type::String => matches!(verb, 's' | 'f' | 'e' | 'x' | 'X'),
+        Type::Bool => matches!(verb, 's' | 'b'),
+        Type::Bytes => matches!(verb, 's' | 'x' | 'X'),
+        Type::List(_) | Type::Map(..) | Type::Timestamp | Type::Duration | Type::Type(_) | Type::Null => {
+            verb == 's'
+        }
+        _ => false,
+    };
+    if !is_fit {
+        return Some(expr);
+    }
+    match &expr.kind {
+        Kind::List(elements) => elements.iter().find_map(|element| unfit(checked, verb, &element.value)),
+        Kind::Map(entries) => entries.iter().find_map(|entry| {
+            unfit(checked, verb, &entry.key).or_else(|| unfit(checked, verb, &entry.value))
+        }),
+        _ => None,
+    }
+}
+
+/// The name of an expression's type without what it is made of.
+fn other_name(checked: &Checked, expr: &Expr) -> String {
+    match checked.types.get(expr.id).unwrap_or(&Type::Error) {
+        Type::Null => "null_type".to_owned(),
+        other => {
+            let name = other.declared_name();
+            name.split('(').next().unwrap_or_default().to_owned()
+        }
     }
 }
 

@@ -61,8 +61,8 @@ fn out_of_range<'a, T>(number: Option<T>, made: fn(T) -> Value<'a>, message: &'s
     number.map(made).ok_or_else(|| EvalError::from(message))
 }
 
-fn unreadable<'a>(kind: &str, text: &str) -> Answer<'a> {
-    fail(format!("type conversion error from 'string' to '{kind}': cannot convert {text:?}"))
+fn unreadable<'a>(kind: &str) -> Answer<'a> {
+    fail(format!("type conversion error from 'string' to '{kind}'"))
 }
 
 fn to_bool<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
@@ -71,7 +71,7 @@ fn to_bool<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         [Value::String(text)] => match &**text {
             "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(Value::Bool(true)),
             "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(Value::Bool(false)),
-            other => unreadable("bool", other),
+            _ => unreadable("bool"),
         },
         _ => no_overload(),
     }
@@ -88,15 +88,24 @@ fn to_bytes<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     }
 }
 
+/// A number as Go's `ParseFloat` reads it: none beyond the range but infinity itself, and NaN without a sign.
+fn go_double(text: &str) -> Option<f64> {
+    let number: f64 = text.parse().ok()?;
+    let is_named = !text.contains(|digit: char| digit.is_ascii_digit());
+    let is_good =
+        if number.is_nan() { !text.starts_with(['+', '-']) } else { number.is_finite() || is_named };
+    is_good.then_some(number)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "that is what the conversion means")]
 fn to_double<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     match args {
         [Value::Double(number)] => Ok(Value::Double(*number)),
         [Value::Int(number)] => Ok(Value::Double(*number as f64)),
         [Value::Uint(number)] => Ok(Value::Double(*number as f64)),
-        [Value::String(text)] => match text.trim_start_matches('+').parse() {
-            Ok(number) => Ok(Value::Double(number)),
-            Err(_) => unreadable("double", text),
+        [Value::String(text)] => match go_double(text) {
+            Some(number) => Ok(Value::Double(number)),
+            None => unreadable("double"),
         },
         _ => no_overload(),
     }
@@ -111,7 +120,7 @@ fn to_int<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         [Value::Duration(nanos)] => Ok(Value::Int(*nanos)),
         [Value::String(text)] => match text.parse() {
             Ok(number) => Ok(Value::Int(number)),
-            Err(_) => unreadable("int", text),
+            Err(_) => unreadable("int"),
         },
         _ => no_overload(),
     }
@@ -123,9 +132,10 @@ fn to_uint<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
         [Value::Uint(number)] => Ok(Value::Uint(*number)),
         [Value::Int(number)] => out_of_range(u64::try_from(*number).ok(), Value::Uint, MESSAGE),
         [Value::Double(number)] => out_of_range(number::truncated_unsigned(*number), Value::Uint, MESSAGE),
+        // Go takes no sign here, Rust takes a plus.
         [Value::String(text)] => match text.parse() {
-            Ok(number) => Ok(Value::Uint(number)),
-            Err(_) => unreadable("uint", text),
+            Ok(number) if !text.starts_with('+') => Ok(Value::Uint(number)),
+            _ => unreadable("uint"),
         },
         _ => no_overload(),
     }

@@ -3,6 +3,10 @@
 //! Source: cel-go's `ext/formatting.go`, the grammar that version 2 of the strings library has.
 
 use std::fmt::Write;
+use std::iter::Peekable;
+use std::str::Chars;
+
+use machinery::field::quote;
 
 use super::{Answer, Row, fail, made_text, no_overload};
 use crate::context::{Context, EvalError};
@@ -32,23 +36,8 @@ fn format_text<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
             out.push('%');
             continue;
         }
-        let mut precision = None;
-        if rest.peek() == Some(&'.') {
-            rest.next();
-            let mut digits = String::new();
-            while let Some(digit) = rest.next_if(char::is_ascii_digit) {
-                digits.push(digit);
-            }
-            let count = digits.parse().ok().filter(|count| *count <= PRECISION_MAX);
-            precision = Some(count.ok_or_else(|| EvalError::from("could not parse precision"))?);
-        }
-        let Some(verb) = rest.next() else { return fail("unexpected end of string") };
-        if !"sdfexXbo".contains(verb) {
-            return fail(format!(
-                "could not parse formatting clause: unrecognized formatting clause \"{verb}\""
-            ));
-        }
         let Some(value) = values.get(next) else { return fail(format!("index {next} out of range")) };
+        let (verb, precision) = written(&mut rest)?;
         next += 1;
         clause(&mut out, verb, precision, &value)?;
         context.allocate(out.len().saturating_sub(pattern.len()))?;
@@ -56,9 +45,57 @@ fn format_text<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     made_text(context, out)
 }
 
-fn unsupported(kind: &str, allowed: &str, value: &Value<'_>) -> EvalError {
-    let name = value.type_name();
-    format!("error during formatting: {kind} can only be used on {allowed}, was given {name}").into()
+/// What follows a percent sign: a verb, and how many digits it asks for.
+pub(crate) fn written(rest: &mut Peekable<Chars<'_>>) -> Result<(char, Option<usize>), String> {
+    let mut precision = None;
+    if rest.next_if_eq(&'.').is_some() {
+        let mut digits = String::new();
+        while let Some(digit) = rest.next_if(char::is_ascii_digit) {
+            digits.push(digit);
+        }
+        let why = match digits.parse() {
+            _ if rest.peek().is_none() => "could not find end of precision specifier".to_owned(),
+            Ok(count) if count <= PRECISION_MAX => {
+                precision = Some(count);
+                String::new()
+            }
+            _ => {
+                let what = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+                let digits = quote(&digits);
+                format!("error while converting precision to integer: strconv.Atoi: parsing {digits}: {what}")
+            }
+        };
+        if !why.is_empty() {
+            return Err(format!("could not parse formatting clause: error while parsing precision: {why}"));
+        }
+    }
+    match rest.next() {
+        Some(verb) if "sdfexXbo".contains(verb) => Ok((verb, precision)),
+        Some(verb) => {
+            Err(format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\""))
+        }
+        None => Err("unexpected end of string".to_owned()),
+    }
+}
+
+/// What is told of a value that a verb is not for.
+pub(crate) fn refusal(verb: char, name: &str) -> String {
+    let allowed = match verb {
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'b' => "only integers and bools can be formatted as binary",
+        'o' => "octal clause can only be used on integers",
+        'x' | 'X' => "only integers, byte buffers, and strings can be formatted as hex",
+        _ => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+        }
+    };
+    format!("error during formatting: {allowed}, was given {name}")
+}
+
+fn unsupported(verb: char, value: &Value<'_>) -> EvalError {
+    refusal(verb, &value.type_name()).into()
 }
 
 fn clause(
@@ -73,10 +110,7 @@ fn clause(
         'd' => match value {
             Value::Int(number) => write!(out, "{number}").map_err(broken),
             Value::Uint(number) => write!(out, "{number}").map_err(broken),
-            Value::Double(number) if !number.is_finite() => {
-                write!(out, "{}", special(*number)).map_err(broken)
-            }
-            other => Err(unsupported("decimal clause", "integers", other)),
+            other => Err(unsupported(verb, other)),
         },
         'f' | 'e' => {
             let number = match value {
@@ -89,8 +123,7 @@ fn clause(
                     });
                     return Ok(());
                 }
-                other if verb == 'f' => return Err(unsupported("fixed-point clause", "doubles", other)),
-                other => return Err(unsupported("scientific clause", "doubles", other)),
+                other => return Err(unsupported(verb, other)),
             };
             let digits = precision.unwrap_or(6);
             if !number.is_finite() {
@@ -101,19 +134,20 @@ fn clause(
                 out.push_str(&grouped(&format!("{number:.digits$}")));
                 return Ok(());
             }
-            scientific(out, number, digits);
+            // Upstream takes the digits for the width here, which is never too small.
+            scientific(out, number, 6);
             Ok(())
         }
         'b' => match value {
             Value::Bool(yes) => write!(out, "{}", u8::from(*yes)).map_err(broken),
             Value::Int(number) => signed(out, *number, |number| format!("{number:b}")),
             Value::Uint(number) => write!(out, "{number:b}").map_err(broken),
-            other => Err(unsupported("binary clause", "integers and bools", other)),
+            other => Err(unsupported(verb, other)),
         },
         'o' => match value {
             Value::Int(number) => signed(out, *number, |number| format!("{number:o}")),
             Value::Uint(number) => write!(out, "{number:o}").map_err(broken),
-            other => Err(unsupported("octal clause", "integers", other)),
+            other => Err(unsupported(verb, other)),
         },
         _ => hexadecimal(out, verb, value),
     }
@@ -171,34 +205,41 @@ fn hexadecimal(out: &mut String, verb: char, value: &Value<'_>) -> Result<(), Ev
         Value::Uint(number) => format!("{number:x}"),
         Value::String(text) => of_bytes(text.as_bytes()),
         Value::Bytes(bytes) => of_bytes(bytes),
-        other => return Err(unsupported("hex clause", "integers, byte buffers, and strings", other)),
+        other => return Err(unsupported(verb, other)),
     };
     out.push_str(&if verb == 'X' { digits.to_uppercase() } else { digits });
     Ok(())
 }
 
-/// A value as `%s` shows it; texts in lists and maps have quotes.
+/// A value as `%s` shows it.
 fn stringified(out: &mut String, value: &Value<'_>) -> Result<(), EvalError> {
     match value {
         Value::String(text) => out.push_str(text),
-        other => stacker::maybe_grow(64 << 10, 1 << 20, || shown(out, other))?,
+        Value::Double(number) => out.push_str(&text::double_text(*number, 6)),
+        Value::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
+        Value::Duration(nanos) => out.push_str(&text::duration_text(*nanos)),
+        Value::Timestamp(moment) => out.push_str(&moment.to_string()),
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Type(_) => shown(out, value)?,
+        Value::List(_) | Value::Map(_) => stacker::maybe_grow(64 << 10, 1 << 20, || shown(out, value))?,
+        other => return Err(unsupported('s', other)),
     }
     Ok(())
 }
 
+/// A value within lists and maps: a literal of the language.
 fn shown(out: &mut String, value: &Value<'_>) -> Result<(), EvalError> {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(yes) => out.push_str(&yes.to_string()),
         Value::Int(number) => out.push_str(&number.to_string()),
         Value::Uint(number) => out.push_str(&number.to_string()),
-        Value::Double(number) if number.is_finite() => out.push_str(&text::double_text(*number, 21)),
-        Value::Double(number) => out.push_str(special(*number)),
-        Value::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
-        Value::Duration(nanos) => out.push_str(&text::duration_text(*nanos)),
-        Value::Timestamp(moment) => out.push_str(&moment.to_string()),
+        Value::Double(number) if number.is_finite() => out.push_str(&format!("{number:.6}")),
+        Value::Double(number) => out.push_str(&quote(&text::double_text(*number, 6))),
+        Value::Bytes(bytes) => out.push_str(&format!("b{}", quote(&String::from_utf8_lossy(bytes)))),
+        Value::Duration(nanos) => out.push_str(&format!("duration({})", quote(&text::duration_text(*nanos)))),
+        Value::Timestamp(moment) => out.push_str(&format!("timestamp({})", quote(&moment.to_string()))),
         Value::Type(name) => out.push_str(name),
-        Value::String(text) => out.push_str(&format!("{:?}", &**text)),
+        Value::String(text) => out.push_str(&quote(text)),
         Value::List(list) => {
             out.push('[');
             for (index, element) in list.iter().enumerate() {
@@ -210,21 +251,21 @@ fn shown(out: &mut String, value: &Value<'_>) -> Result<(), EvalError> {
         Value::Map(map) => {
             let mut entries = Vec::new();
             for (key, value) in map.entries() {
-                let mut entry = String::new();
-                shown(&mut entry, &key)?;
-                entry.push_str(": ");
+                let (mut name, mut entry) = (String::new(), String::new());
+                shown(&mut name, &key)?;
                 stacker::maybe_grow(64 << 10, 1 << 20, || shown(&mut entry, &value))?;
-                entries.push(entry);
+                entries.push((name, entry));
             }
-            entries.sort_unstable();
+            entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let entries: Vec<_> =
+                entries.into_iter().map(|(name, entry)| format!("{name}:{entry}")).collect();
             out.push('{');
             out.push_str(&entries.join(", "));
             out.push('}');
         }
         other => {
-            let allowed =
-                "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
-            return Err(unsupported("string clause", allowed, other));
+            let name = other.type_name();
+            return Err(format!("error during formatting: no formatting function for {name}").into());
         }
     }
     Ok(())

@@ -1,15 +1,15 @@
-//! Amounts and versions. Source: `k8s.io/apiserver/pkg/cel/library` (quantity, semver, version 1).
+//! Amounts. Source: `k8s.io/apiserver/pkg/cel/library` (quantity, version 1).
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use machinery::quantity::{Format, Quantity};
-use semver::Version;
 
 use super::{Answer, Row, fail, no_overload};
 use crate::context::Context;
 use crate::value::Value;
+
+/// Billionths of one.
+const NANO: i128 = 1_000_000_000;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -73,40 +73,7 @@ pub(super) const ROWS: &[Row] = &[
         overloads: &[("compare_to", "<kubernetes.Quantity|kubernetes.Semver>.(<>) -> int")],
         body: |_, args| compared(args, |order| Value::Int(order as i64)),
     },
-    Row {
-        name: "semver",
-        overloads: &[
-            ("string_to_semver", "(string) -> kubernetes.Semver"),
-            ("string_bool_to_semver", "(string, bool) -> kubernetes.Semver"),
-        ],
-        body: semver,
-    },
-    Row {
-        name: "isSemver",
-        overloads: &[
-            ("is_semver_string", "(string) -> bool"),
-            ("is_semver_string_bool", "(string, bool) -> bool"),
-        ],
-        body: is_semver,
-    },
-    Row {
-        name: "major",
-        overloads: &[("semver_major", PART)],
-        body: |_, args| part(args, |version| version.major),
-    },
-    Row {
-        name: "minor",
-        overloads: &[("semver_minor", PART)],
-        body: |_, args| part(args, |version| version.minor),
-    },
-    Row {
-        name: "patch",
-        overloads: &[("semver_patch", PART)],
-        body: |_, args| part(args, |version| version.patch),
-    },
 ];
-
-const PART: &str = "kubernetes.Semver.() -> int";
 
 fn quantity<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::String(text)] = args else { return no_overload() };
@@ -126,23 +93,26 @@ fn sign<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     Ok(Value::Int(amount.signum().into()))
 }
 
+/// The amount as an `int`, if it is one.
+fn integer(amount: Quantity) -> Option<i64> {
+    amount.is_whole().then(|| i64::try_from(amount.to_nanos() / NANO).ok()).flatten()
+}
+
 fn is_integer<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::Quantity(amount)] = args else { return no_overload() };
-    Ok(Value::Bool(amount.is_whole()))
+    Ok(Value::Bool(integer(*amount).is_some()))
 }
 
 fn as_integer<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::Quantity(amount)] = args else { return no_overload() };
-    if amount.is_whole() {
-        return Ok(Value::Int(amount.value()));
-    }
-    fail("cannot convert value to integer")
+    integer(*amount).map_or_else(|| fail("cannot convert value to integer"), |number| Ok(Value::Int(number)))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the name says so")]
 fn as_float<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     let [Value::Quantity(amount)] = args else { return no_overload() };
-    Ok(Value::Double(if amount.is_whole() { amount.value() as f64 } else { amount.to_nanos() as f64 / 1e9 }))
+    let nanos = amount.to_nanos();
+    Ok(Value::Double(if amount.is_whole() { (nanos / NANO) as f64 } else { nanos as f64 / 1e9 }))
 }
 
 fn operands(args: &[Value<'_>]) -> Option<(Quantity, Quantity)> {
@@ -167,56 +137,4 @@ fn compared<'a>(args: &[Value<'a>], answer: fn(Ordering) -> Value<'a>) -> Answer
         [Value::Semver(one), Value::Semver(other)] => Ok(answer(one.cmp_precedence(other))),
         _ => no_overload(),
     }
-}
-
-/// A text, and whether it is to be made good before it is read as a version.
-fn written<'v>(args: &'v [Value<'_>]) -> Option<(&'v str, bool)> {
-    match args {
-        [Value::String(text)] => Some((text, false)),
-        [Value::String(text), Value::Bool(is_loose)] => Some((text, *is_loose)),
-        _ => None,
-    }
-}
-
-/// A version; one that is to be made good may have a `v`, zeros in front, and fewer than three numbers.
-fn version(text: &str, is_loose: bool) -> Option<Version> {
-    let good = if is_loose { normal(text)?.into() } else { Cow::Borrowed(text) };
-    Version::parse(&good).ok()
-}
-
-fn normal(text: &str) -> Option<String> {
-    let text = text.strip_prefix('v').unwrap_or(text);
-    let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
-    if parts.len() < 3 && parts.last().is_some_and(|last| last.contains(['+', '-'])) {
-        return None;
-    }
-    parts.resize(3, "0".to_owned());
-    Some(parts.join("."))
-}
-
-fn without_zeros(part: &str) -> String {
-    if part.len() < 2 {
-        return part.to_owned();
-    }
-    let rest = part.trim_start_matches('0');
-    if rest.starts_with(|first: char| first.is_ascii_digit()) { rest.to_owned() } else { format!("0{rest}") }
-}
-
-fn semver<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
-    context.allocate(size_of::<Version>())?;
-    let Some((text, is_loose)) = written(args) else { return no_overload() };
-    match version(text, is_loose) {
-        Some(version) => Ok(Value::Semver(Arc::new(version))),
-        None => fail(format!("semver parse error during conversion from string: {text:?}")),
-    }
-}
-
-fn is_semver<'a>(_: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
-    let Some((text, is_loose)) = written(args) else { return no_overload() };
-    Ok(Value::Bool(version(text, is_loose).is_some()))
-}
-
-fn part<'a>(args: &[Value<'a>], part: fn(&Version) -> u64) -> Answer<'a> {
-    let [Value::Semver(version)] = args else { return no_overload() };
-    Ok(Value::Int(i64::try_from(part(version)).unwrap_or(i64::MAX)))
 }

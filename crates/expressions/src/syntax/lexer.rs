@@ -35,8 +35,8 @@ const SIGNS: &[&str] = &[
     "+", "*", "/", "%",
 ];
 
-/// The tokens of a text, the last of which is `End`.
-pub(super) fn tokens(text: &[char]) -> Result<Vec<Token>, Vec<Problem>> {
+/// The tokens of a text, the last of which is `End`; what belongs to none is left out, and told.
+pub(super) fn tokens(text: &[char]) -> (Vec<Token>, Vec<Problem>) {
     let mut lexer = Lexer { text, at: 0 };
     let (mut tokens, mut problems) = (Vec::new(), Vec::new());
     loop {
@@ -56,7 +56,7 @@ pub(super) fn tokens(text: &[char]) -> Result<Vec<Token>, Vec<Problem>> {
             }
         }
     }
-    if problems.is_empty() { Ok(tokens) } else { Err(problems) }
+    (tokens, problems)
 }
 
 struct Lexer<'t> {
@@ -113,9 +113,16 @@ impl Lexer<'_> {
             return self.escaped();
         }
         let sign =
-            SIGNS.iter().find(|sign| sign.chars().enumerate().all(|(n, part)| self.peek(n) == Some(part)))?;
-        self.at += sign.len();
-        Some(TokenKind::Sign(sign))
+            SIGNS.iter().find(|sign| sign.chars().enumerate().all(|(n, part)| self.peek(n) == Some(part)));
+        if let Some(sign) = sign {
+            self.at += sign.len();
+            return Some(TokenKind::Sign(sign));
+        }
+        // As upstream's lexer, which sees by the second character that it is none of these, and skips both.
+        if matches!(first, '=' | '|' | '&') {
+            self.at = (self.at + 2).min(self.text.len());
+        }
+        None
     }
 
     /// A name between backticks: letters, digits and `_.-/ `.
@@ -155,12 +162,13 @@ impl Lexer<'_> {
             match self.peek(0) {
                 None => return None,
                 Some('\n' | '\r') if !is_long => return None,
-                Some('\\') if !is_raw => self.at += 2,
+                Some('\\') if !is_raw => self.escape()?,
                 Some(mark) if mark == quote && (0..marks).all(|n| self.peek(n) == Some(quote)) => break,
                 Some(_) => self.at += 1,
             }
         }
         let inner = self.text.get(begin..self.at)?;
+        let inner = &newlines(inner);
         self.at += marks;
         let bytes = if is_raw {
             Some(inner.iter().collect::<String>().into_bytes())
@@ -168,13 +176,36 @@ impl Lexer<'_> {
             unescape(inner, is_bytes)
         };
         let Some(bytes) = bytes else {
-            return Some(TokenKind::Wrong("unable to unescape string"));
+            let why = if is_bytes { "unable to unescape string" } else { "invalid unicode code point" };
+            return Some(TokenKind::Wrong(why));
         };
         if is_bytes {
             return Some(TokenKind::Literal(Literal::Bytes(bytes.into())));
         }
         let text = String::from_utf8(bytes).ok()?;
         Some(TokenKind::Literal(Literal::String(text.into())))
+    }
+
+    /// Goes past an escape sequence, or past the first character by which it is none.
+    fn escape(&mut self) -> Option<()> {
+        let (digits, base) = match self.peek(1) {
+            Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`') => (0, 8),
+            Some('0'..='3') => (2, 8),
+            Some('x' | 'X') => (2, 16),
+            Some('u') => (4, 16),
+            Some('U') => (8, 16),
+            _ => {
+                self.at = (self.at + 2).min(self.text.len());
+                return None;
+            }
+        };
+        self.at += 2;
+        for _ in 0..digits {
+            let digit = self.peek(0)?;
+            self.at += 1;
+            digit.to_digit(base)?;
+        }
+        Some(())
     }
 
     fn number(&mut self) -> TokenKind {
@@ -222,4 +253,11 @@ impl Lexer<'_> {
             Err(_) => TokenKind::Wrong("invalid uint literal"),
         }
     }
+}
+
+/// Characters of a literal, whose lines end alike however they were written.
+fn newlines(text: &[char]) -> Vec<char> {
+    let is_first = |n: usize| n.checked_sub(1).and_then(|before| text.get(before)) != Some(&'\r');
+    let lines = text.iter().enumerate().filter(|(n, character)| **character != '\n' || is_first(*n));
+    lines.map(|(_, character)| if *character == '\r' { '\n' } else { *character }).collect()
 }

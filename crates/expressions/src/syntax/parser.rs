@@ -13,8 +13,17 @@ use crate::problem::Problem;
 const DEPTH_MAX: usize = 250;
 /// Characters of an expression. Source: cel-go's `expressionSizeCodePointLimit`.
 const CHARACTERS_MAX: usize = 100_000;
+/// What an operand begins with, as upstream lists it.
 const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
     STRING, BYTES, IDENTIFIER}";
+/// What follows the beginning of a list, a map, arguments, an object.
+const IN_LIST: &str = "{'[', ']', '{', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, \
+    NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const IN_MAP: &str = "{'[', '{', '}', '(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, \
+    NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const IN_ARGUMENTS: &str = "{'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, \
+    NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const IN_OBJECT: &str = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}";
 
 /// Why parsing ended; one is enough.
 type Parse<T> = Result<T, Problem>;
@@ -28,11 +37,18 @@ pub(crate) fn parse(text: &str, dialect: Dialect) -> Outcome {
             format!("expression code point size exceeds limit: size: {size}, limit {CHARACTERS_MAX}");
         return Err(vec![Problem::nowhere(message)]);
     }
-    let tokens = tokens(&characters)?;
+    let (tokens, mut problems) = tokens(&characters);
     let mut parser =
         Parser { text: &characters, tokens, next: 0, depth: 0, factory: Factory::default(), dialect };
-    let root = parser.whole().map_err(|problem| vec![problem])?;
-    Ok(Parsed { root, nodes: parser.factory.nodes })
+    match parser.whole() {
+        Ok(root) if problems.is_empty() => Ok(Parsed { root, nodes: parser.factory.nodes }),
+        Ok(_) => Err(problems),
+        Err(problem) => {
+            problems.push(problem);
+            problems.sort_by_key(|problem| problem.at);
+            Err(problems)
+        }
+    }
 }
 
 struct Parser<'t> {
@@ -90,13 +106,67 @@ impl Parser<'_> {
 
     fn expect(&mut self, sign: &str) -> Parse<usize> {
         self.accept(sign).ok_or_else(|| {
-            let found = self.found();
-            let message = match self.kind() {
-                TokenKind::End => format!("Syntax error: missing '{sign}' at '{found}'"),
-                _ => format!("Syntax error: mismatched input '{found}' expecting '{sign}'"),
+            // As upstream recovers: by a token less, by one more, or not at all.
+            let would_go_on = match self.kind() {
+                _ if sign == ":" => begins_operand(self.kind()),
+                TokenKind::End => self.open_brackets() <= 1,
+                _ => false,
             };
-            Problem::new(self.at(), message)
+            if self.is_ahead(1, sign) {
+                self.unexpected("extraneous input", &format!("'{sign}'"))
+            } else if would_go_on {
+                Problem::new(self.at(), format!("Syntax error: missing '{sign}' at '{}'", self.found()))
+            } else {
+                self.unexpected("mismatched input", &format!("'{sign}'"))
+            }
         })
+    }
+
+    /// Items up to a bracket, with commas between them and perhaps after the last, or with a comma alone.
+    fn items(
+        &mut self,
+        end: &str,
+        expected: &str,
+        begins: fn(&TokenKind) -> bool,
+        mut item: impl FnMut(&mut Self) -> Parse<()>,
+    ) -> Parse<()> {
+        let is_end = |kind: &TokenKind| matches!(kind, TokenKind::Sign(sign) if *sign == end || *sign == ",");
+        let is_first = |kind: &TokenKind| begins(kind) || is_end(kind);
+        if !is_first(self.kind()) {
+            return Err(self.neither(expected, is_first));
+        }
+        while begins(self.kind()) {
+            item(self)?;
+            if !is_end(self.kind()) {
+                return Err(self.neither(&format!("{{'{end}', ','}}"), is_end));
+            }
+            if self.accept(",").is_none() || !begins(self.kind()) {
+                return self.expect(end).map(drop);
+            }
+        }
+        self.accept(",");
+        self.expect(end).map(drop)
+    }
+
+    /// Brackets that are open before the next token.
+    fn open_brackets(&self) -> usize {
+        self.tokens.iter().take(self.next).fold(0, |open, token| match token.kind {
+            TokenKind::Sign("(" | "[" | "{") => open + 1,
+            TokenKind::Sign(")" | "]" | "}") => open.saturating_sub(1),
+            _ => open,
+        })
+    }
+
+    /// The problem of a token that is not among those expected: superfluous if the one after it is among them.
+    fn neither(&self, expected: &str, is_expected: impl Fn(&TokenKind) -> bool) -> Problem {
+        let what = if is_expected(self.ahead(1)) { "extraneous input" } else { "mismatched input" };
+        self.unexpected(what, expected)
+    }
+
+    /// The problem of a token that nothing is known for, after the one before it.
+    fn no_alternative(&self, before: &str) -> Problem {
+        let found = if *self.kind() == TokenKind::End { String::new() } else { self.found() };
+        Problem::new(self.at(), format!("Syntax error: no viable alternative at input '{before}{found}'"))
     }
 
     fn found(&self) -> String {
@@ -207,6 +277,9 @@ impl Parser<'_> {
                 count += 1;
             }
             if count > 0 {
+                if sign == "-" && (self.is("!") || !begins_operand(self.kind())) {
+                    return Err(self.no_alternative("-"));
+                }
                 let operand = self.member()?;
                 let is_kept = count.is_multiple_of(2);
                 return Ok(if is_kept { operand } else { self.factory.call(at, function, vec![operand]) });
@@ -245,7 +318,11 @@ impl Parser<'_> {
         let name = match self.kind().clone() {
             TokenKind::Ident(name) => name,
             TokenKind::Escaped(name) => name,
-            _ => return Err(self.unexpected("mismatched input", "IDENTIFIER")),
+            // Names with dots between them may still become the name of a type.
+            _ if is_optional || operand.qualified_name().is_some() => {
+                return Err(self.unexpected("mismatched input", "IDENTIFIER"));
+            }
+            _ => return Err(self.no_alternative(".")),
         };
         let is_plain = matches!(self.kind(), TokenKind::Ident(_));
         self.next += 1;
@@ -269,6 +346,10 @@ impl Parser<'_> {
     /// What stands between a call's parentheses.
     fn arguments(&mut self) -> Parse<Vec<Expr>> {
         let mut args = Vec::new();
+        let is_first = |kind: &TokenKind| begins_operand(kind) || *kind == TokenKind::Sign(")");
+        if !is_first(self.kind()) {
+            return Err(self.neither(IN_ARGUMENTS, is_first));
+        }
         if self.accept(")").is_some() {
             return Ok(args);
         }
@@ -300,7 +381,10 @@ impl Parser<'_> {
         }
         let dot = self.accept(".").map_or("", |_| ".");
         let TokenKind::Ident(name) = self.kind().clone() else {
-            return Err(self.unexpected("mismatched input", OPERAND));
+            return Err(match dot {
+                "" => self.neither(OPERAND, begins_operand),
+                _ => self.no_alternative(dot),
+            });
         };
         if let Some(segments) = self.made_type() {
             return self.made(dot, segments);
@@ -338,29 +422,23 @@ impl Parser<'_> {
 
     fn list(&mut self, at: usize) -> Parse<Expr> {
         let mut elements = Vec::new();
-        while !self.is("]") {
-            let is_optional = self.accept("?").is_some();
-            elements.push(Element { value: self.expression()?, is_optional });
-            if self.accept(",").is_none() {
-                break;
-            }
-        }
-        self.expect("]")?;
+        self.items("]", IN_LIST, begins_element, |parser| {
+            let is_optional = parser.accept("?").is_some();
+            elements.push(Element { value: parser.expression()?, is_optional });
+            Ok(())
+        })?;
         Ok(self.factory.node(at, Kind::List(elements)))
     }
 
     fn map(&mut self, at: usize) -> Parse<Expr> {
         let mut entries = Vec::new();
-        while !self.is("}") {
-            let is_optional = self.accept("?").is_some();
-            let key = self.expression()?;
-            self.expect(":")?;
-            entries.push(Entry { key, value: self.expression()?, is_optional });
-            if self.accept(",").is_none() {
-                break;
-            }
-        }
-        self.expect("}")?;
+        self.items("}", IN_MAP, begins_element, |parser| {
+            let is_optional = parser.accept("?").is_some();
+            let key = parser.expression()?;
+            parser.expect(":")?;
+            entries.push(Entry { key, value: parser.expression()?, is_optional });
+            Ok(())
+        })?;
         Ok(self.factory.node(at, Kind::Map(entries)))
     }
 
@@ -391,21 +469,34 @@ impl Parser<'_> {
         self.next -= 1;
         let at = self.expect("{")?;
         let mut fields = Vec::new();
-        while !self.is("}") {
-            let is_optional = self.accept("?").is_some();
-            let name = match self.kind().clone() {
+        self.items("}", IN_OBJECT, begins_field, |parser| {
+            let is_optional = parser.accept("?").is_some();
+            let name = match parser.kind().clone() {
                 TokenKind::Ident(name) | TokenKind::Escaped(name) => name,
-                _ => return Err(self.unexpected("mismatched input", "IDENTIFIER")),
+                _ => return Err(parser.unexpected("mismatched input", "{IDENTIFIER, ESC_IDENTIFIER}")),
             };
-            self.next += 1;
-            let at = self.expect(":")?;
-            fields.push(Field { at, name, value: self.expression()?, is_optional });
-            if self.accept(",").is_none() {
-                break;
-            }
-        }
-        self.expect("}")?;
+            parser.next += 1;
+            let at = parser.expect(":")?;
+            fields.push(Field { at, name, value: parser.expression()?, is_optional });
+            Ok(())
+        })?;
         let name = format!("{dot}{}", names.join("."));
         Ok(self.factory.node(at, Kind::Struct(name.into(), fields)))
     }
+}
+
+fn begins_operand(kind: &TokenKind) -> bool {
+    match kind {
+        TokenKind::Sign(sign) => matches!(*sign, "[" | "{" | "(" | "." | "-" | "!"),
+        TokenKind::Ident(_) | TokenKind::Literal(_) | TokenKind::Int(..) | TokenKind::Wrong(_) => true,
+        TokenKind::Escaped(_) | TokenKind::End => false,
+    }
+}
+
+fn begins_element(kind: &TokenKind) -> bool {
+    begins_operand(kind) || *kind == TokenKind::Sign("?")
+}
+
+fn begins_field(kind: &TokenKind) -> bool {
+    matches!(kind, TokenKind::Ident(_) | TokenKind::Escaped(_) | TokenKind::Sign("?"))
 }

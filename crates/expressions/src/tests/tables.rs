@@ -196,6 +196,26 @@ fn libraries_do_what_upstream_does() {
 }
 
 #[test]
+fn the_language_passes_its_own_tests() {
+    check("conformance.txt");
+}
+
+#[test]
+fn kubernetes_libraries_pass_upstreams_own_tests() {
+    check("kubernetes.txt");
+}
+
+#[test]
+fn extensions_pass_their_own_tests() {
+    check("extensions.txt");
+}
+
+#[test]
+fn the_parser_refuses_what_upstreams_does() {
+    check("parser.txt");
+}
+
+#[test]
 fn mistakes_are_told_in_upstreams_words() {
     check("mistakes.txt");
 }

@@ -1,7 +1,13 @@
 //! Addresses and ranges of addresses as values.
 
+mod parse;
+
 use std::fmt;
 use std::net::IpAddr;
+
+use machinery::field::quote;
+
+pub(crate) use parse::AddressError;
 
 /// A range as it was written, host bits included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,38 +19,74 @@ pub struct Range {
 /// The reason why a text is no address, or no range of them. The texts are upstream's.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NetworkError {
-    #[error("IPv4-mapped IPv6 address {0:?} is not allowed")]
+    #[error("IPv4-mapped IPv6 address {} is not allowed", quote(.0))]
     Mapped(String),
-    #[error("IP address {0:?} with zone value is not allowed")]
+    #[error("IP address {} with zone value is not allowed", quote(.0))]
     Zone(String),
+    #[error("IP Address {} parse error during conversion from string: {why}", quote(text))]
+    Address { text: String, why: AddressError },
+    // Upstream says it twice.
+    #[error("network address parse error during conversion from string: {0}")]
+    Range(Box<NetworkError>),
     #[error(
-        "IP Address {0:?} parse error during conversion from string: ParseAddr({0:?}): unable to parse IP"
+        "network address parse error during conversion from string: netip.ParsePrefix({}): {why}",
+        quote(text)
     )]
-    Address(String),
-    #[error("network address parse error during conversion from string: netip.ParsePrefix({0:?})")]
-    Range(String),
+    Prefix { text: String, why: PrefixError },
+}
+
+/// What Go's `netip.ParsePrefix` says.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrefixError {
+    #[error("no '/'")]
+    NoSlash,
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error("IPv6 zones cannot be present in a prefix")]
+    Zone,
+    #[error("bad bits after slash: {}", quote(.0))]
+    Bits(String),
+    #[error("prefix length out of range")]
+    OutOfRange,
 }
 
 /// The address that a text says; a zone, and one of IPv4 as one of IPv6, are none.
 pub(crate) fn address(text: &str) -> Result<IpAddr, NetworkError> {
-    match text.parse() {
-        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
-            Err(NetworkError::Mapped(text.to_owned()))
-        }
-        Ok(address) => Ok(address),
-        Err(_) if text.contains(':') && text.contains('%') => Err(NetworkError::Zone(text.to_owned())),
-        Err(_) => Err(NetworkError::Address(text.to_owned())),
+    match parse::address(text) {
+        Ok((_, Some(_))) => Err(NetworkError::Zone(text.to_owned())),
+        Ok((address, None)) if is_mapped(address) => Err(NetworkError::Mapped(text.to_owned())),
+        Ok((address, None)) => Ok(address),
+        Err(why) => Err(NetworkError::Address { text: text.to_owned(), why }),
     }
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
 
 impl Range {
     pub(crate) fn parse(text: &str) -> Result<Self, NetworkError> {
-        let failed = || NetworkError::Range(text.to_owned());
-        let (written, bits) = text.split_once('/').ok_or_else(failed)?;
-        let address = address(written).map_err(|_| failed())?;
-        let is_plain = !bits.is_empty() && (bits == "0" || !bits.starts_with(['0', '+']));
+        let range = match Self::prefix(text) {
+            Err(why) => Err(NetworkError::Prefix { text: text.to_owned(), why }),
+            Ok(range) if is_mapped(range.address) => Err(NetworkError::Mapped(text.to_owned())),
+            Ok(range) => Ok(range),
+        };
+        range.map_err(|error| NetworkError::Range(Box::new(error)))
+    }
+
+    fn prefix(text: &str) -> Result<Self, PrefixError> {
+        let (written, bits) = text.rsplit_once('/').ok_or(PrefixError::NoSlash)?;
+        let (address, zone) = parse::address(written)?;
+        if zone.is_some() {
+            return Err(PrefixError::Zone);
+        }
+        let is_plain =
+            bits.bytes().all(|byte| byte.is_ascii_digit()) && (bits.len() == 1 || !bits.starts_with('0'));
+        // More digits than a number can have are no number, as `strconv.Atoi` has it.
+        let number = bits.parse::<i64>().ok().filter(|_| is_plain);
+        let number = number.ok_or_else(|| PrefixError::Bits(bits.to_owned()))?;
         let width = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.parse().ok().filter(|bits| is_plain && *bits <= width).ok_or_else(failed)?;
+        let bits = u32::try_from(number).ok().filter(|bits| *bits <= width).ok_or(PrefixError::OutOfRange)?;
         Ok(Self { address, bits })
     }
 

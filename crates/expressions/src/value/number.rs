@@ -25,34 +25,15 @@ pub(crate) fn truncated_unsigned(number: f64) -> Option<u64> {
     (0.0..UINT_END).contains(&number).then_some(number as u64)
 }
 
-/// How an `int` compares to a double; nothing compares to what is no number.
+/// How an `int` compares to a double; nothing compares to what is no number. As upstream, which makes a
+/// double of the `int`: the largest are equal to their neighbours.
+#[expect(clippy::cast_precision_loss, reason = "that is how upstream compares them")]
 pub(crate) fn int_to_double(one: i64, other: f64) -> Option<Ordering> {
-    if other.is_nan() {
-        return None;
-    }
-    if other >= INT_END {
-        return Some(Ordering::Less);
-    }
-    if other < -INT_END {
-        return Some(Ordering::Greater);
-    }
-    let floor = other.floor();
-    let order = one.cmp(&truncated(floor).unwrap_or(i64::MIN));
-    Some(if order == Ordering::Equal && other > floor { Ordering::Less } else { order })
+    (one as f64).partial_cmp(&other)
 }
 
 /// How a `uint` compares to a double.
+#[expect(clippy::cast_precision_loss, reason = "that is how upstream compares them")]
 pub(crate) fn uint_to_double(one: u64, other: f64) -> Option<Ordering> {
-    if other.is_nan() {
-        return None;
-    }
-    if other >= UINT_END {
-        return Some(Ordering::Less);
-    }
-    if other < 0.0 {
-        return Some(Ordering::Greater);
-    }
-    let floor = other.floor();
-    let order = one.cmp(&truncated_unsigned(floor).unwrap_or(u64::MAX));
-    Some(if order == Ordering::Equal && other > floor { Ordering::Less } else { order })
+    (one as f64).partial_cmp(&other)
 }

@@ -158,7 +158,9 @@ fn read_file(path: &Path) -> std::io::Result<String> {
 /// # Errors
 /// What is wrong with it, with the fields.
 fn parse(text: &str, file: &Path, node_name: &str, now: Timestamp) -> Result<Pod, ManifestError> {
-    let mut value: Value = serde_saphyr::from_str(text)?;
+    // `defaultMode: 0644` is octal, as for upstream's parser.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    let mut value: Value = serde_saphyr::from_str_with_options(text, options)?;
     let field =
         |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (field(&value, "apiVersion"), field(&value, "kind"));
@@ -359,6 +361,15 @@ mod tests {
             assert_eq!(tolerations.len(), expect, "{given}");
             assert!(tolerations.iter().all(|one| one.toleration_seconds.is_none()), "{given}");
         }
+    }
+
+    #[test]
+    fn modes_of_files_are_octal() {
+        let volume =
+            "volumes: [{name: v, projected: {defaultMode: 0644, sources: [{downwardAPI: {items: []}}]}}]";
+        let pod = check(&WEB.replace("spec: {", &format!("spec: {{{volume}, "))).unwrap();
+        let volumes = pod.spec.unwrap().volumes.unwrap();
+        assert_eq!(volumes[0].projected.as_ref().and_then(|source| source.default_mode), Some(0o644));
     }
 
     #[test]

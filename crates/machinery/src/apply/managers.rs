@@ -217,9 +217,13 @@ impl<'a> Managers<'a> {
 
     /// Merges the oldest entries of updates when there are too many.
     pub fn cap(&mut self) {
+        self.cap_to(UPDATE_MANAGERS_MAX);
+    }
+
+    fn cap_to(&mut self, updates_max: usize) {
         let mut updates: Vec<Identity<'a>> =
             self.entries.keys().filter(|identity| identity.operation == Operation::Update).cloned().collect();
-        if updates.len() <= UPDATE_MANAGERS_MAX {
+        if updates.len() <= updates_max {
             return;
         }
         let time = |identity: &Identity<'a>| self.entries.get(identity).and_then(|entry| entry.time.clone());
@@ -227,7 +231,7 @@ impl<'a> Managers<'a> {
         let mut first_of_version: BTreeMap<Cow<'a, str>, Identity<'a>> = BTreeMap::new();
         let mut count = updates.len();
         for identity in updates {
-            if count <= UPDATE_MANAGERS_MAX {
+            if count <= updates_max {
                 return;
             }
             let version = identity.api_version.clone();
@@ -293,75 +297,4 @@ impl Entry<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use expect_test::{Expect, expect};
-    use serde_json::json;
-
-    fn entry(manager: &str, time: &str, field: &str) -> Value {
-        json!({"manager": manager, "operation": "Update", "apiVersion": "v1", "time": time,
-               "fieldsType": "FieldsV1", "fieldsV1": {format!("f:{field}"): {}}})
-    }
-
-    fn check(list: &[Value], expect: Expect) {
-        let mut managers = Managers::decode(list).unwrap();
-        managers.cap();
-        let lines: Vec<String> = managers
-            .encode()
-            .iter()
-            .map(|entry| format!("{} {} {}", entry["manager"], entry["time"], entry["fieldsV1"]))
-            .collect();
-        expect.assert_eq(&lines.join("\n"));
-    }
-
-    #[test]
-    fn entries_are_sorted_by_operation_time_and_name() {
-        let mut applied = entry("z", "2024-01-03T00:00:00Z", "a");
-        applied["operation"] = json!("Apply");
-        check(
-            &[entry("b", "2024-01-02T00:00:00Z", "a"), entry("a", "2024-01-02T00:00:00Z", "b"), applied],
-            expect![[r#"
-                "z" "2024-01-03T00:00:00Z" {"f:a":{}}
-                "a" "2024-01-02T00:00:00Z" {"f:b":{}}
-                "b" "2024-01-02T00:00:00Z" {"f:a":{}}"#]],
-        );
-    }
-
-    #[test]
-    fn the_oldest_updates_are_merged_beyond_ten() {
-        let list: Vec<Value> = (10..22)
-            .map(|n| entry(&format!("m{n}"), &format!("2024-01-{n}T00:00:00Z"), &format!("f{n}")))
-            .collect();
-        check(
-            &list,
-            expect![[r#"
-                "ancient-changes" "2024-01-12T00:00:00Z" {"f:f10":{},"f:f11":{},"f:f12":{}}
-                "m13" "2024-01-13T00:00:00Z" {"f:f13":{}}
-                "m14" "2024-01-14T00:00:00Z" {"f:f14":{}}
-                "m15" "2024-01-15T00:00:00Z" {"f:f15":{}}
-                "m16" "2024-01-16T00:00:00Z" {"f:f16":{}}
-                "m17" "2024-01-17T00:00:00Z" {"f:f17":{}}
-                "m18" "2024-01-18T00:00:00Z" {"f:f18":{}}
-                "m19" "2024-01-19T00:00:00Z" {"f:f19":{}}
-                "m20" "2024-01-20T00:00:00Z" {"f:f20":{}}
-                "m21" "2024-01-21T00:00:00Z" {"f:f21":{}}"#]],
-        );
-    }
-
-    #[test]
-    fn invalid_entries_are_refused() {
-        let refused = |change: fn(&mut Value)| {
-            let mut value = entry("a", "2024-01-01T00:00:00Z", "x");
-            change(&mut value);
-            Managers::decode(&[value]).err().map(|error| error.to_string())
-        };
-        let text = |text: &str| Some(text.to_owned());
-        assert_eq!(
-            refused(|e| e["operation"] = json!("Guess")),
-            text("operation must be `Apply` or `Update`")
-        );
-        assert_eq!(refused(|e| e["apiVersion"] = json!("")), text("apiVersion must not be empty"));
-        assert!(refused(|e| e["fieldsType"] = json!("X")).is_some());
-        assert!(refused(|e| e["fieldsV1"] = json!({"x": {}})).is_some());
-    }
-}
+mod tests;

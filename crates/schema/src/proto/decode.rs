@@ -5,11 +5,11 @@ use super::{Envelope, MAGIC, ProtoError, open};
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
+use crate::time::Precision;
 use crate::walk::budget::{Allowance, Budget, Exceeded};
 use crate::walk::decode::{DecodeError, FieldValidation, complete, go_float, is_zero};
 use crate::walk::stack::with_stack;
-use crate::{duration, scalar};
-use jiff::Timestamp;
+use crate::{duration, scalar, time};
 use serde_json::{Number, Value};
 
 /// How deep messages may nest; the same as for JSON.
@@ -320,11 +320,9 @@ fn time(ty: Type, bytes: &[u8]) -> Result<Value, ProtoError> {
         return Ok(Value::Null);
     }
     let [seconds, nanos] = numbers(bytes)?;
-    // The years 1 to 9999, which is what RFC 3339 can write.
-    const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
-    let nanos = i32::try_from(nanos).ok().filter(|nanos| (0..1_000_000_000).contains(nanos));
-    let nanos = nanos.filter(|_| SECONDS.contains(&seconds));
-    let time = nanos.and_then(|nanos| Timestamp::new(seconds, if ty == Type::Time { 0 } else { nanos }).ok());
+    let nanos = i32::try_from(nanos).ok();
+    let time = nanos.and_then(|nanos| time::from_seconds(seconds, nanos));
     let time = time.ok_or(ProtoError::Malformed("time out of range"))?;
-    Ok(if ty == Type::Time { scalar::format_time(time) } else { scalar::format_micro_time(time) }.into())
+    let precision = if ty == Type::Time { Precision::Seconds } else { Precision::Micros };
+    Ok(time::format(time, precision).into())
 }

@@ -4,7 +4,8 @@ use super::{ProtoError, wire};
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Schemas, Type};
-use crate::{duration, scalar};
+use crate::time::Precision;
+use crate::{duration, scalar, time};
 use serde_json::Value;
 
 pub(super) fn message(schema: SchemaRef<'_>, value: &Value) -> Result<Vec<u8>, ProtoError> {
@@ -142,10 +143,10 @@ fn special(ty: Type, number: u16, text: &str, out: &mut Vec<u8>) -> Option<()> {
             wire::bytes(out, 3, text.as_bytes());
         }),
         Type::Time | Type::MicroTime => {
-            let time = scalar::parse_time(text)?;
-            let nanos = if ty == Type::Time { 0 } else { time.subsec_nanosecond() };
+            let (seconds, nanos) = time::to_seconds(time::parse(text, Precision::Seconds).ok()?);
+            let nanos = if ty == Type::Time { 0 } else { nanos };
             wire::nested(out, number, |out| {
-                wire::int(out, 1, time.as_second());
+                wire::int(out, 1, seconds);
                 wire::int(out, 2, nanos.into());
             });
         }

@@ -98,3 +98,100 @@ fn what_a_body_claims_to_be_is_read_without_the_rest() {
     );
     assert_eq!(TypeMeta::of_value(&Value::Null), TypeMeta::default());
 }
+
+/// Source: `resolve` of `go.yaml.in/yaml/v2`, by which upstream reads YAML 1.1, and what its values are as JSON.
+#[test]
+fn plain_scalars_are_what_gos_parser_takes_them_for() {
+    for (text, expect) in [
+        ("true", json!(true)),
+        ("True", json!(true)),
+        ("yes", json!(true)),
+        ("on", json!(true)),
+        ("y", json!(true)),
+        ("No", json!(false)),
+        ("OFF", json!(false)),
+        ("n", json!(false)),
+        ("'yes'", json!("yes")),
+        ("\"on\"", json!("on")),
+        ("!!str yes", json!("yes")),
+        ("yess", json!("yess")),
+        ("", Value::Null),
+        ("~", Value::Null),
+        ("null", Value::Null),
+        ("Null", Value::Null),
+        ("'null'", json!("null")),
+        ("''", json!("")),
+        ("0", json!(0)),
+        ("5", json!(5)),
+        ("+5", json!(5)),
+        ("-5", json!(-5)),
+        ("0644", json!(420)),
+        ("0777", json!(511)),
+        ("-010", json!(-8)),
+        ("0o17", json!(15)),
+        ("0x1F", json!(31)),
+        ("0b101", json!(5)),
+        ("08", json!(8)),
+        ("1.0", json!(1)),
+        ("1_000", json!(1000)),
+        ("'0644'", json!("0644")),
+        ("!!str 0644", json!("0644")),
+        ("9223372036854775807", json!(9_223_372_036_854_775_807_i64)),
+        ("-9223372036854775808", json!(-9_223_372_036_854_775_808_i64)),
+        ("1.5", json!(1.5)),
+        (".5", json!(0.5)),
+        ("-1.5e3", json!(-1500)),
+        ("1e3", json!(1000)),
+        ("1.2.3", json!("1.2.3")),
+        ("1e", json!("1e")),
+        ("0xZ", json!("0xZ")),
+        ("0b12", json!("0b12")),
+        ("12:30:45", json!("12:30:45")),
+        ("2001-12-14", json!("2001-12-14")),
+        ("2001-12-14T21:59:43.10Z", json!("2001-12-14T21:59:43.10Z")),
+        ("10.0.0.0/8", json!("10.0.0.0/8")),
+        ("1Gi", json!("1Gi")),
+        ("100m", json!("100m")),
+    ] {
+        let read = yaml(format!("v: {text}\n").as_bytes(), Allowance::Usual, FieldValidation::Ignore);
+        let read = read.map(|decoded| decoded.value["v"].clone());
+        assert_eq!(read, Ok(expect), "{text}");
+    }
+}
+
+#[test]
+fn yaml_is_read_with_its_ways_to_write_texts_and_to_say_things_once() {
+    for (text, expect) in [
+        ("a: |\n  one\n  two\n", json!({"a": "one\ntwo\n"})),
+        ("a: |-\n  one\n  two\n", json!({"a": "one\ntwo"})),
+        ("a: >\n  one\n  two\n\n  three\n", json!({"a": "one two\nthree\n"})),
+        ("a: \"x\\ty\\u00e9\"\n", json!({"a": "x\ty\u{e9}"})),
+        ("a: 'it''s'\n", json!({"a": "it's"})),
+        ("a: &x [1, 2]\nb: *x\n", json!({"a": [1, 2], "b": [1, 2]})),
+        ("a: &x {k: 1, l: 2}\nb: {<<: *x, l: 3}\n", json!({"a": {"k": 1, "l": 2}, "b": {"k": 1, "l": 3}})),
+        ("# first\na: 1 # second\n", json!({"a": 1})),
+        ("---\na: 1\n", json!({"a": 1})),
+        ("%YAML 1.1\n---\na: 1\n", json!({"a": 1})),
+        ("a: 1\n---\nb: 2\n", json!({"a": 1})),
+        ("# none\n---\na: 1\n--- # next\nb: [\n", json!({"a": 1})),
+        ("a: 1\n...\nb: 2\n", json!({"a": 1})),
+        ("--- {a: 1}\n---\nb: 2\n", json!({"a": 1})),
+        ("a: |\n  ---\n  x\nb: ---x\n", json!({"a": "---\nx\n", "b": "---x"})),
+        ("a:\n- b\n- c\n", json!({"a": ["b", "c"]})),
+        ("a:\n  - b: 1\n    c: 2\n", json!({"a": [{"b": 1, "c": 2}]})),
+        ("{\"a\": [true, null, \"x\"]}", json!({"a": [true, null, "x"]})),
+        ("1: a\ntwo: b\n", json!({"1": "a", "two": "b"})),
+        ("[a, b]\n", json!(["a", "b"])),
+    ] {
+        let read = yaml(text.as_bytes(), Allowance::Usual, FieldValidation::Ignore);
+        assert_eq!(read.map(|decoded| decoded.value), Ok(expect), "{text}");
+    }
+    for text in ["a: [1, 2\n", "a: 'x\n", "a: *nobody\n", "a: b: c\n", "a: {b\n", "- a\nb: c\n", "\u{0}"] {
+        let read = yaml(text.as_bytes(), Allowance::Usual, FieldValidation::Ignore);
+        assert!(
+            matches!(&read, Err(DecodeError::Syntax(why)) if why.starts_with("yaml: ")),
+            "{text:?}: {read:?}"
+        );
+    }
+    assert!(yaml(&[0xff, 0xfe], Allowance::Usual, FieldValidation::Ignore).is_err());
+}

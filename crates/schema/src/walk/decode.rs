@@ -8,13 +8,16 @@
 use crate::Object;
 use crate::arena::{SchemaRef, TypeRef};
 use crate::rows::{Field, Message, Schemas, Type};
+use crate::time::Precision;
 use crate::walk::budget::{Allowance, Budget, Exceeded};
+use crate::walk::names::name_of;
 use crate::walk::path::{Path, Style};
 use crate::walk::stack::with_stack;
 use crate::walk::syntax::{SyntaxError, complaint};
-use crate::{duration, scalar};
+use crate::{duration, scalar, time};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -200,17 +203,31 @@ struct Seed<'a> {
 
 impl<'a> Seed<'a> {
     fn wrong<E: de::Error>(&self, found: &str) -> E {
-        self.refuse(self.mismatch(found))
+        self.refuse(match self.ty {
+            Type::Quantity => scalar::QUANTITY_PATTERN.to_owned(),
+            Type::PropsOrBool => "boolean or JSON schema expected".to_owned(),
+            _ => self.mismatch(found),
+        })
     }
 
     fn mismatch(&self, found: &str) -> String {
-        let ty = self.state.schemas.go_type(self.ty);
+        let ty = self.go_type();
         match self.path.to_text(Style::Indexless) {
             path if path.is_empty() => format!("json: cannot unmarshal {found} into Go value of type {ty}"),
             path => {
                 let owner = self.owner.short_name();
                 format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {ty}")
             }
+        }
+    }
+
+    /// What Go says it wanted. Types with a notation of their own want what they read that from.
+    fn go_type(&self) -> Cow<'static, str> {
+        let named = || self.path.holder().and_then(|(field, levels)| name_of(self.owner, field, levels));
+        match self.ty {
+            Type::Time | Type::MicroTime | Type::Duration => "string".into(),
+            Type::IntOrString => "int32".into(),
+            ty => named().map_or_else(|| self.state.schemas.go_type(ty).into(), Cow::from),
         }
     }
 
@@ -244,25 +261,30 @@ impl<'a> Seed<'a> {
         match self.ty {
             _ if self.is_lenient() => Ok(Value::String(text.to_owned())),
             Type::String | Type::Json | Type::IntOrString => Ok(Value::String(text.to_owned())),
-            Type::Bytes => match scalar::from_base64(text) {
-                Ok(_) if text.contains(['\n', '\r']) => Ok(text.replace(['\n', '\r'], "").into()),
-                Ok(_) => Ok(text.into()),
+            Type::Bytes => match scalar::canonical_base64(text) {
+                Ok(canonical) => Ok(canonical.into()),
                 Err(error) => Err(self.refuse(error.to_string())),
             },
             Type::Quantity => match scalar::check_quantity(text.trim()) {
                 Ok(()) => Ok(text.trim().into()),
                 Err(error) => Err(self.refuse(error.to_owned())),
             },
-            Type::Time | Type::MicroTime => match scalar::parse_time(text) {
-                Some(time) if self.ty == Type::Time => Ok(scalar::format_time(time).into()),
-                Some(time) => Ok(scalar::format_micro_time(time).into()),
-                None => Err(self.refuse(scalar::time_error(text))),
-            },
+            Type::Time => self.time(text, Precision::Seconds),
+            Type::MicroTime => self.time(text, Precision::Micros),
             Type::Duration => match duration::parse(text) {
                 Ok(nanoseconds) => Ok(duration::format(nanoseconds).into()),
                 Err(error) => Err(self.refuse(error.to_string())),
             },
             _ => Err(self.wrong("string")),
+        }
+    }
+
+    /// Go's zero time is null.
+    fn time<E: de::Error>(&self, text: &str, precision: Precision) -> Result<Value, E> {
+        match time::parse(text, precision) {
+            Ok(time) if time == time::ZERO => Ok(Value::Null),
+            Ok(time) => Ok(time::format(time, precision).into()),
+            Err(error) => Err(self.refuse(error.to_string())),
         }
     }
 
@@ -328,7 +350,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
             (Type::Double, Some(number)) => Ok(go_float(value, number)),
             (Type::Json, Some(number)) => Ok(Value::Number(number)),
             (Type::Quantity, _) => Ok(value.to_string().into()),
-            _ => Err(self.wrong(&format!("number {value}"))),
+            (Type::Int32 | Type::Int64 | Type::IntOrString, _) => Err(self.wrong(&format!("number {value}"))),
+            _ => Err(self.wrong("number")),
         }
     }
 
@@ -392,7 +415,7 @@ impl<'a> Seed<'a> {
     fn map<'de, A: MapAccess<'de>>(self, ty: Type, mut entries: A) -> Result<Value, A::Error> {
         let mut object = Object::new();
         while let Some(key) = entries.next_key::<String>()? {
-            let path = Path::Field(self.path, &key);
+            let path = Path::Entry(self.path, &key);
             let seed = Seed { ty, path: &path, state: self.state, owner: self.owner };
             let value = entries.next_value_seed(seed)?;
             if object.contains_key(&key) {
@@ -431,8 +454,14 @@ impl<'a> Seed<'a> {
                 self.state.report("duplicate", self.path, &field.name);
             }
             seen |= bit.unwrap_or(0);
-            let path = Path::Field(self.path, &field.name);
-            let seed = Seed { ty: field.ty, path: &path, state: self.state, owner: message };
+            let at = match field.via.is_empty() {
+                true => Path::Field(self.path, &field.name),
+                false => Path::Inlined(self.path, message, field),
+            };
+            // The metadata of custom kinds is read apart from the rest, also by upstream.
+            let is_alone = message.is_lenient() && self.path.is_root() && field.name == "metadata";
+            let path = if is_alone { &Path::Alone(&at) } else { &at };
+            let seed = Seed { ty: field.ty, path, state: self.state, owner: message };
             let value = entries.next_value_seed(seed)?;
             let is_left_out = value.is_null() && !seed.is_lenient() || field.omits_zero() && is_zero(&value);
             if !is_left_out {

@@ -7,13 +7,13 @@
 //!
 //! Source: `encoding/json`'s `Unmarshal`; the `UnmarshalJSON` of `metav1.Time`, `resource.Quantity`, `intstr.IntOrString`.
 
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::Object;
 use crate::arena::SchemaRef;
 use crate::rows::{Field, Schemas, Type};
-use crate::scalar;
 use crate::walk::decode::props;
 
 /// Go's zero time.
@@ -66,7 +66,7 @@ fn walk(schemas: &Schemas, ty: Type, value: &mut Value) {
             entries.values_mut().for_each(|entry| walk(schemas, schemas.map(index), entry));
         }
         (Type::Time | Type::MicroTime, Value::String(text))
-            if text.starts_with("9999-12-3") && scalar::parse_time(text).is_none() =>
+            if text.starts_with("9999-12-3") && text.parse::<Timestamp>().is_err() =>
         {
             TIME_MAX.clone_into(text);
         }

@@ -1,6 +1,8 @@
 use super::*;
 use expect_test::{Expect, expect};
 
+mod upstream;
+
 fn check(kind: (&str, &str, &str), input: &str, validation: FieldValidation, expect: &Expect) {
     let schema = crate::builtin().kind(kind.0, kind.1, kind.2).expect("a kind");
     let text = match from_json(schema, input.as_bytes(), validation) {
@@ -71,7 +73,7 @@ fn wrong_types_are_told_as_go_tells_them() {
         (
             r#"{"metadata": {"labels": {"a": true}}}"#,
             expect![
-                "error: json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels.a of type string"
+                "error: json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string"
             ],
         ),
         (r#"[]"#, expect!["error: json: cannot unmarshal array into Go value of type v1.Deployment"]),
@@ -254,14 +256,12 @@ fn metadata_of_custom_kinds_has_the_types_of_all_metadata() {
         (
             r#"{"metadata": {"labels": {"a": 1}}}"#,
             expect![
-                "error: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels.a of type string"
+                "error: json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string"
             ],
         ),
         (
             r#"{"metadata": "x"}"#,
-            expect![
-                "error: json: cannot unmarshal string into Go struct field Foo.metadata of type v1.ObjectMeta"
-            ],
+            expect!["error: json: cannot unmarshal string into Go value of type v1.ObjectMeta"],
         ),
         (r#"[]"#, expect!["error: json: cannot unmarshal array into Go value of type v1.Foo"]),
         (

@@ -171,6 +171,14 @@ fn what_has_another_shape_is_refused() {
         ("Non-Numeric", format),
         ("1e", suffix),
         ("--1", suffix),
+        ("1-", suffix),
+        ("1m1", suffix),
+        ("1m5k", format),
+        ("1e3e", format),
+        ("1e-3-", format),
+        ("1KI", format),
+        ("1Kii", suffix),
+        ("1e99999999999999999999", suffix),
     ] {
         assert_eq!(text.parse::<Quantity>(), Err(expect), "{text}");
     }
