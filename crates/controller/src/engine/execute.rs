@@ -10,7 +10,11 @@ use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
 use serde::Deserialize;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
+use crate::cause;
 use crate::discovery::Watcher;
 use crate::informer::{Informers, PartialObject};
 use crate::plan::{Action, Failed, Operation, Outcome, Plan};
@@ -23,6 +27,10 @@ use crate::sender::Sender;
 
 /// Requests of one plan that are under way at once.
 const CONCURRENT_REQUESTS_MAX: usize = 64;
+/// Actions of a step that are worth a task.
+const LANE_ACTIONS_MIN: usize = 16;
+/// Tasks of a step.
+const LANES_MAX: usize = 8;
 /// Actions of a plan that are very many.
 const BURST_ACTIONS: usize = 1_000;
 
@@ -122,6 +130,11 @@ enum Seen {
 /// is kept of them.
 pub struct AfterBurst(pub fn());
 
+/// In how many tasks a step of so many actions is carried out, in a runtime of so many threads.
+fn lanes_of(actions: usize, threads: usize) -> usize {
+    (actions / LANE_ACTIONS_MIN).min(threads).clamp(1, LANES_MAX)
+}
+
 impl PlanExecutor {
     pub(super) fn new(
         informers: Informers,
@@ -157,12 +170,45 @@ impl PlanExecutor {
     }
 
     async fn carry_out_step(&self, step: Vec<Action>, done: &mut Done) -> Result<(), Failure> {
+        let lanes = lanes_of(step.len(), Handle::current().metrics().num_workers());
+        let results = match lanes {
+            1 => self.carry_out_lane(step, CONCURRENT_REQUESTS_MAX).await,
+            many => self.carry_out_lanes(step, many).await,
+        };
         let mut failure = None;
-        let mut results = stream::iter(step).map(|action| self.act(action)).buffered(CONCURRENT_REQUESTS_MAX);
-        while let Some(one) = results.next().await {
+        for one in results {
             failure = failure.or(done.take(one));
         }
         failure.map_or(Ok(()), Err)
+    }
+
+    /// In so many tasks: an API server in this process does its work in the task that asks it. All of them end with this one.
+    async fn carry_out_lanes(&self, step: Vec<Action>, lanes: usize) -> Vec<Done> {
+        let mut shares: Vec<Vec<Action>> = Vec::new();
+        shares.resize_with(lanes, Vec::new);
+        let count = step.len();
+        for (number, action) in step.into_iter().enumerate() {
+            if let Some(share) = shares.get_mut(number % lanes) {
+                share.push(action);
+            }
+        }
+        let revision = cause::current().unwrap_or(0);
+        let mut tasks = JoinSet::new();
+        for (lane, share) in shares.into_iter().enumerate() {
+            let executor = self.clone();
+            let work = async move { executor.carry_out_lane(share, CONCURRENT_REQUESTS_MAX / lanes).await };
+            let work = cause::with(revision, work).in_current_span();
+            tasks.spawn(async move { (lane, work.await) });
+        }
+        let mut ended = tasks.join_all().await;
+        ended.sort_unstable_by_key(|(lane, _)| *lane);
+        let mut results: Vec<_> = ended.into_iter().map(|(_, results)| results.into_iter()).collect();
+        // In the order of the step, so that the first failure is the first action's that failed.
+        (0..count).filter_map(|number| results.get_mut(number % lanes)?.next()).collect()
+    }
+
+    async fn carry_out_lane(&self, actions: Vec<Action>, at_once: usize) -> Vec<Done> {
+        stream::iter(actions).map(|action| self.act(action)).buffered(at_once).collect().await
     }
 
     /// Waits until every informer that holds a written object shows it as written.
@@ -396,6 +442,46 @@ mod tests {
         let done = carry_out(plan(vec![first, operation(&log, "second", |_| Outcome::default())])).await;
         assert_eq!(*log.lock(), ["first", "follows", "second"]);
         assert_eq!((done.requeue_after, done.failure.is_none()), (Some(Duration::from_secs(3)), true));
+    }
+
+    #[test]
+    fn a_step_has_tasks_by_its_length_and_the_threads() {
+        for (actions, threads, expect) in
+            [(0, 8, 1), (1, 8, 1), (31, 8, 1), (32, 8, 2), (500, 1, 1), (500, 2, 2), (500, 64, 8)]
+        {
+            assert_eq!(lanes_of(actions, threads), expect, "{actions} actions, {threads} threads");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn a_long_step_is_carried_out_whole_by_several_tasks_and_the_first_failure_is_told() {
+        let (_server, informers, _) = Server::start(State::default());
+        let (recorder, client) = (informers.recorder("tester"), informers.client().clone());
+        let executor = PlanExecutor::new(informers, client, recorder, None);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let one = |number: usize| {
+            let seen = seen.clone();
+            Action::Operation(Operation::new(number.to_string(), move |_| {
+                let seen = seen.clone();
+                async move {
+                    seen.lock().push((number, cause::current()));
+                    match number {
+                        // The later one is sooner over.
+                        40 => tokio::time::sleep(Duration::from_millis(20)).await,
+                        41 => {}
+                        _ => return Outcome::default(),
+                    }
+                    Outcome::failed(Plan::nothing(), Failed::default())
+                }
+                .boxed()
+            }))
+        };
+        let step = Plan { steps: vec![(0..100).map(one).collect()], ..Plan::default() };
+        let done = cause::with(7, executor.carry_out(step)).await;
+        assert!(done.failure.is_some_and(|failure| failure.text() == "40: "));
+        let mut seen = std::mem::take(&mut *seen.lock());
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).map(|number| (number, Some(7))).collect::<Vec<_>>());
     }
 
     #[tokio::test]
