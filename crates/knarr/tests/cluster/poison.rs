@@ -139,6 +139,7 @@ fn states(pod: &Arc<Pod>) -> [PodSnapshot; 2] {
             id: "sb".into(),
             is_ready: true,
             ips: vec!["10.42.0.2".into()],
+            lacks_ip: false,
             attempt: 0,
         }],
         containers: vec![container],
