@@ -225,7 +225,7 @@ impl Informers {
 
     /// A recorder whose events come from `component` on the Node `host`.
     pub fn recorder_on(&self, component: &'static str, host: &str) -> Recorder {
-        let writer = Writer::new(self.sender(), self.clock().clone(), self.random().clone(), host);
+        let writer = || Writer::new(self.sender(), self.clock().clone(), self.random().clone(), host);
         Recorder::start(writer, self.tasks(), component)
     }
 

@@ -5,6 +5,8 @@
 mod correlate;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
 use http::request::Builder;
@@ -20,8 +22,11 @@ use crate::event::{EventAction, EventType};
 use crate::sender::Sender;
 use correlate::{Correlator, Observed};
 
-/// Events that wait to be written; more are dropped, and the drop is logged.
-const QUEUE_MAX: usize = 1024;
+/// Events are written by so many tasks, those of one object by one of them, in their order. Source: the recorder of
+/// `k8s.io/client-go/tools/events`, which has one for each event.
+const LANES: usize = 8;
+/// Events of a lane that wait to be written; more are dropped, and the drop is logged.
+const LANE_MAX: usize = 256;
 /// Controllers that events call otherwise than flags do. Source: the `EventSource` of each in `pkg/controller`.
 const COMPONENTS: [(&str, &str); 17] = [
     ("replicationcontroller-controller", "replication-controller"),
@@ -57,16 +62,16 @@ pub fn node(name: &str) -> ObjectReference {
 /// A recorder of events, which writes them in the background. Cloning shares it.
 #[derive(Clone)]
 pub struct Recorder {
-    queue: mpsc::Sender<Recorded>,
+    lanes: Arc<[mpsc::Sender<Recorded>]>,
     component: &'static str,
 }
 
 struct Recorded {
-    event: EventAction,
+    event: Box<EventAction>,
     woken_by: u64,
 }
 
-/// What writes a recorder's events.
+/// What writes the events of one lane.
 pub(crate) struct Writer {
     sender: Sender,
     clock: Clock,
@@ -77,21 +82,25 @@ pub(crate) struct Writer {
 }
 
 impl Recorder {
-    /// A recorder whose events come from `component`.
-    pub(crate) fn start(mut writer: Writer, tasks: &Tasks, component: &'static str) -> Self {
-        let (queue, mut events) = mpsc::channel(QUEUE_MAX);
-        tasks.spawn("event recorder", async move {
-            while let Some(Recorded { event, woken_by }) = events.recv().await {
-                cause::with(woken_by, writer.write(event)).await;
-            }
-        });
-        Self { queue, component }
+    /// A recorder whose events come from `component`; `writer` makes that of each lane.
+    pub(crate) fn start(writer: impl Fn() -> Writer, tasks: &Tasks, component: &'static str) -> Self {
+        let lane = |_| {
+            let (lane, mut events) = mpsc::channel(LANE_MAX);
+            let mut writer = writer();
+            tasks.spawn("event recorder", async move {
+                while let Some(Recorded { event, woken_by }) = events.recv().await {
+                    cause::with(woken_by, writer.write(&event)).await;
+                }
+            });
+            lane
+        };
+        Self { lanes: (0..LANES).map(lane).collect(), component }
     }
 
     /// The same recorder for another component of this process.
     #[must_use]
     pub fn of(&self, component: &'static str) -> Self {
-        Self { queue: self.queue.clone(), component }
+        Self { lanes: self.lanes.clone(), component }
     }
 
     /// Records an event about the referenced object.
@@ -109,19 +118,28 @@ impl Recorder {
         annotations: BTreeMap<String, String>,
     ) {
         let (component, reason) = (self.component.into(), reason.to_owned());
-        self.record(EventAction { component, regarding, event_type, reason, message, annotations });
+        let event = EventAction { component, regarding, event_type, reason, message, annotations };
+        self.record(Box::new(event));
     }
 
-    pub(crate) fn record(&self, mut event: EventAction) {
+    pub(crate) fn record(&self, mut event: Box<EventAction>) {
         let woken_by = cause::current().unwrap_or(0);
         if event.component.is_empty() {
             event.component = self.component.into();
         }
+        let lane = lane_of(&event.regarding);
         let recorded = Recorded { event, woken_by };
-        if let Err(error) = self.queue.try_send(recorded) {
+        if let Some(Err(error)) = self.lanes.get(lane).map(|lane| lane.try_send(recorded)) {
             tracing::warn!(%error, "an event was dropped");
         }
     }
+}
+
+/// The lane that all events about an object take.
+fn lane_of(object: &ObjectReference) -> usize {
+    let mut hasher = DefaultHasher::new();
+    (&object.namespace, &object.name, &object.uid).hash(&mut hasher);
+    usize::try_from(hasher.finish() % LANES as u64).unwrap_or(0)
 }
 
 impl Writer {
@@ -130,9 +148,9 @@ impl Writer {
         Self { sender, clock, random, host: host.to_owned(), correlator: Correlator::default() }
     }
 
-    async fn write(&mut self, event: EventAction) {
+    async fn write(&mut self, event: &EventAction) {
         let now = self.clock.now();
-        let Some(observed) = self.correlator.observe(&event, now, &self.random) else { return };
+        let Some(observed) = self.correlator.observe(event, now, &self.random) else { return };
         let namespace = event.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let name =
             format!("{}.{:016x}", event.regarding.name.as_deref().unwrap_or_default(), observed.suffix);
@@ -141,7 +159,7 @@ impl Writer {
             let body = json!({
                 "count": observed.count,
                 "lastTimestamp": second(now),
-                "message": observed.message(&event),
+                "message": observed.message(event),
             });
             let request = Request::patch(format!("{events}/{name}"));
             if self.send(request, "application/merge-patch+json", &body).await != Some(StatusCode::NOT_FOUND)
@@ -149,7 +167,7 @@ impl Writer {
                 return;
             }
         }
-        let body = self.object(&event, &observed, json!({ "name": name, "namespace": namespace }), now);
+        let body = self.object(event, &observed, json!({ "name": name, "namespace": namespace }), now);
         self.send(Request::post(events), "application/json", &body).await;
     }
 
@@ -204,4 +222,71 @@ impl Writer {
 /// `metav1.Time` has seconds only.
 fn second(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use http::Response;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::{ClientMetrics, Informers};
+
+    /// A server that takes events and tells of each the object and the reason; `stuck` is never answered.
+    fn client(told: mpsc::UnboundedSender<(String, String)>) -> kube::Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let told = told.clone();
+            async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let event: Value = serde_json::from_slice(&body).unwrap();
+                let text = |pointer: &str| event.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+                told.send((text("/involvedObject/name"), text("/reason"))).unwrap();
+                if text("/involvedObject/name") == "stuck" {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Infallible>(Response::builder().status(201).body(Body::empty()).unwrap())
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    fn object(name: &str) -> ObjectReference {
+        let (namespace, name) = (Some("default".to_owned()), Some(name.to_owned()));
+        ObjectReference { namespace, name, ..ObjectReference::default() }
+    }
+
+    #[tokio::test]
+    async fn events_of_one_object_are_written_in_order_and_hold_up_nobody_elses() {
+        let (told, mut heard) = mpsc::unbounded_channel();
+        let (clock, random) = (Clock::manual(Timestamp::UNIX_EPOCH), Random::seeded(1));
+        let metrics = ClientMetrics::default();
+        let informers = Informers::metered(client(told), Tasks::new(), clock, random, metrics);
+        let recorder = informers.recorder("tester");
+        let say = |name: &str, reason: &str| {
+            recorder.event(object(name), EventType::Normal, reason, format!("{name} {reason}"));
+        };
+        let stuck = lane_of(&object("stuck"));
+        let names: Vec<String> = (0..32).map(|number| format!("pod-{number}")).collect();
+        let free: Vec<_> = names.iter().filter(|name| lane_of(&object(name)) != stuck).collect();
+        assert!(free.len() > 20 && free.len() < names.len(), "{}", free.len());
+        say("stuck", "Stays");
+        for reason in ["First", "Second", "Third"] {
+            names.iter().for_each(|name| say(name, reason));
+        }
+        let mut seen: HashMap<String, Vec<String>> = HashMap::new();
+        for _ in 0..=3 * free.len() {
+            let (name, reason) =
+                tokio::time::timeout(Duration::from_secs(30), heard.recv()).await.unwrap().unwrap();
+            seen.entry(name).or_default().push(reason);
+        }
+        assert_eq!(seen.remove("stuck").unwrap(), ["Stays"]);
+        assert_eq!(seen.len(), free.len());
+        for (name, reasons) in seen {
+            assert_eq!(reasons, ["First", "Second", "Third"], "{name}");
+        }
+    }
 }

@@ -253,7 +253,7 @@ impl PlanExecutor {
     async fn act(&self, action: Action) -> Done {
         let sent = match action {
             Action::Event(event) => {
-                self.recorder.record(*event);
+                self.recorder.record(event);
                 Ok(None)
             }
             Action::Count(increment) => {

@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::event::EventAction;
 
-/// What is remembered of each kind: events, groups of similar ones, sources.
-const REMEMBERED_MAX: usize = 4096;
+/// What a lane remembers of each kind: events, groups of similar ones, sources. All lanes together do so of 4,096, as upstream.
+const REMEMBERED_MAX: usize = 512;
 /// So many messages of one reason about one object within [`SIMILAR_WITHIN`] are told apart.
 const SIMILAR_MAX: usize = 10;
 const SIMILAR_WITHIN: SignedDuration = SignedDuration::from_mins(10);
