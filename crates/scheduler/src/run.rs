@@ -65,8 +65,8 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let (pods, nodes) = (informers.informer::<Pod>(), informers.informer::<Node>());
     let namespaces = informers.informer::<Namespace>();
     let budgets = informers.informer::<PodDisruptionBudget>();
-    let (mut pod_changes, mut node_changes) = (pods.subscribe(), nodes.subscribe());
-    let mut namespace_changes = namespaces.subscribe();
+    let (mut pod_changes, mut node_changes, mut namespace_changes) =
+        (pods.subscribe(), nodes.subscribe(), namespaces.subscribe());
     tokio::join!(pods.synced(), nodes.synced(), namespaces.synced(), budgets.synced());
     let mut storage = StorageChanges::synced(&informers).await;
     let mut devices = DeviceChanges::new(&informers).await;
@@ -74,11 +74,10 @@ pub async fn run(configuration: Configuration, informers: Informers, reporter: R
     let default_selectors = DefaultSelectors::new(&informers);
     default_selectors.synced().await;
     let (finished, mut outcomes) = mpsc::channel(BINDINGS_MAX);
-    let recorder = informers.recorder("default-scheduler");
     let mut scheduler = Scheduler {
         metrics: informers.metrics().registry().part(SchedulerMetrics::new),
         extenders: extender::clients(configuration.extenders, &informers).await,
-        executor: ActionExecutor::new(informers.clone(), recorder),
+        executor: ActionExecutor::new(informers.clone(), informers.recorder("default-scheduler")),
         client: informers.client().clone(),
         clock: informers.clock().clone(),
         random: informers.random().clone(),

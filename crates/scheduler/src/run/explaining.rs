@@ -118,7 +118,7 @@ impl Scheduler {
 /// The event, the condition unless the Pod has it, and the Node that it waits for.
 fn actions(explanation: Explanation, is_known: bool, now: Timestamp) -> Vec<Action> {
     let Explanation { pod, why: (reason, why), node, .. } = explanation;
-    let mut actions = vec![event(&*pod, &*pod, EventType::Warning, "FailedScheduling", why.clone())];
+    let mut actions = vec![event(&pod, &pod, EventType::Warning, "FailedScheduling", why.clone())];
     if !is_known {
         actions.push(condition(&pod, (reason, why), now));
     }
