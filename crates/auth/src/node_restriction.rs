@@ -4,31 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use machinery::node_labels::is_kubelets;
 use serde_json::Value;
 
 use crate::refusal::{Refusal, refuse, require};
 use crate::signing::Asked;
 use crate::{Attributes, UserInfo};
-
-/// Labels that a kubelet may set on its Node, of those under `kubernetes.io` and `k8s.io`.
-/// Source: `pkg/kubelet/apis`.
-const OWN_LABELS: [&str; 11] = [
-    "kubernetes.io/hostname",
-    "kubernetes.io/arch",
-    "kubernetes.io/os",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-];
-/// Namespaces of labels that are a kubelet's.
-const OWN_LABEL_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-/// Labels that isolate nodes from each other: no kubelet sets them.
-const RESTRICTED_NAMESPACE: &str = "node-restriction.kubernetes.io";
 
 /// Signers of certificates for kubelets.
 const KUBELET_SIGNERS: [&str; 2] =
@@ -255,7 +236,7 @@ fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Resu
                 "node {node:?} is not allowed to create pods with a non-nil configSource"
             ));
         }
-        let set: Vec<&String> = labels(new).into_keys().filter(|label| is_forbidden(label)).collect();
+        let set: Vec<&String> = labels(new).into_keys().filter(|label| !is_kubelets(label)).collect();
         return refuse_labels(&format!("node {node:?} is not allowed to set the following labels:"), &set);
     };
     if is_changed(old, new, "/spec/configSource") && new.pointer("/spec/configSource").is_some() {
@@ -271,7 +252,7 @@ fn write_node(node: &str, attributes: &Attributes, objects: Objects<'_>) -> Resu
     }
     let (before, after) = (labels(old), labels(new));
     let mut changed: Vec<&String> = before.keys().chain(after.keys()).copied().collect();
-    changed.retain(|label| before.get(label) != after.get(label) && is_forbidden(label));
+    changed.retain(|label| before.get(label) != after.get(label) && !is_kubelets(label));
     changed.sort();
     changed.dedup();
     // Upstream does not say who.
@@ -296,18 +277,6 @@ fn is_changed(old: &Value, new: &Value, pointer: &str) -> bool {
 
 fn labels(object: &Value) -> BTreeMap<&String, &Value> {
     object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten().collect()
-}
-
-/// Whether a label is not a kubelet's to change.
-fn is_forbidden(label: &str) -> bool {
-    let Some((namespace, _)) = label.split_once('/') else { return false };
-    let within = |domain: &str| namespace == domain || namespace.ends_with(&format!(".{domain}"));
-    if within(RESTRICTED_NAMESPACE) {
-        return true;
-    }
-    (within("kubernetes.io") || within("k8s.io"))
-        && !OWN_LABELS.contains(&label)
-        && !OWN_LABEL_NAMESPACES.iter().any(|own| within(own))
 }
 
 fn token(node: &str, objects: Objects<'_>) -> Result<(), Refusal> {

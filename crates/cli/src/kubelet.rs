@@ -10,7 +10,7 @@ use crate::cloud_provider::CloudProvider;
 use crate::switch::switch;
 use crate::value_error::{ArgumentError, ValueError};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use machinery::names;
+use machinery::{names, node_labels};
 use serde_json::{Map, Value, json};
 
 /// How a flag's text becomes a field's value.
@@ -210,21 +210,6 @@ impl ConfigurationArgs {
     }
 }
 
-/// Labels of Kubernetes' own that a Node may give itself. Source: `kubeletLabels` of `k8s.io/kubelet/pkg/apis`.
-const OWN_LABELS: [&str; 11] = [
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-];
-
 /// `a=b,c=d`. Source: `ValidateKubeletFlags`.
 fn labels(text: &str) -> Result<BTreeMap<String, String>, ValueError> {
     let label = |part: &str| {
@@ -233,11 +218,7 @@ fn labels(text: &str) -> Result<BTreeMap<String, String>, ValueError> {
         if key.is_empty() {
             return Err(ValueError::NoKey(part.to_owned()));
         }
-        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-        let is_in =
-            |of: &str| domain.strip_suffix(of).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
-        let is_free = is_in("node.kubernetes.io") || is_in("kubelet.kubernetes.io");
-        if (is_in("kubernetes.io") || is_in("k8s.io")) && !is_free && !OWN_LABELS.contains(&key) {
+        if !node_labels::is_kubelets(key) {
             return Err(ValueError::Label(key.to_owned()));
         }
         match names::qualified_name(key).into_iter().chain(names::label_value(value)).next() {

@@ -1,9 +1,7 @@
 //! Taints on the command line: `key=value:Effect`, `key:Effect`. Source: `ParseTaints` of upstream's `pkg/util/taints`,
 //! without those that are taken away.
 
-use machinery::names::{label_value, qualified_name};
-
-const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+use machinery::taints::{EFFECTS, Flaw, Taint};
 
 /// The first of these that is none, and why.
 pub(crate) fn first_flaw<'t>(taints: impl IntoIterator<Item = &'t str>) -> Option<(&'t str, String)> {
@@ -23,14 +21,11 @@ pub(crate) fn first_flaw<'t>(taints: impl IntoIterator<Item = &'t str>) -> Optio
 
 /// Key and effect.
 fn parts(text: &str) -> Result<(&str, &str), String> {
-    let form = || format!("must be KEY=VALUE:EFFECT with an effect of {}", EFFECTS.join(", "));
-    let (key_and_value, effect) = text.split_once(':').ok_or_else(form)?;
-    let (key, value) = key_and_value.split_once('=').unwrap_or((key_and_value, ""));
-    if key.is_empty() || value.contains('=') || !EFFECTS.contains(&effect) {
-        return Err(form());
-    }
-    let why = qualified_name(key).into_iter().chain(label_value(value)).next();
-    why.map_or(Ok((key, effect)), |why| Err(format!("must have a sound key and value: {why}")))
+    let taint = Taint::parse(text).map_err(|mut flaws| match flaws.pop() {
+        Some(Flaw::Name(why)) => format!("must have a sound key and value: {why}"),
+        _ => format!("must be KEY=VALUE:EFFECT with an effect of {}", EFFECTS.join(", ")),
+    })?;
+    Ok((taint.key, taint.effect))
 }
 
 #[cfg(test)]

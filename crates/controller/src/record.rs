@@ -24,9 +24,9 @@ use correlate::{Correlator, Observed};
 
 /// Events are written by so many tasks, those of one object by one of them, in their order. Source: the recorder of
 /// `k8s.io/client-go/tools/events`, which has one for each event.
-const LANES: usize = 8;
-/// Events of a lane that wait to be written; more are dropped, and the drop is logged.
-const LANE_MAX: usize = 256;
+const SHARDS: usize = 8;
+/// Events of a shard that wait to be written; more are dropped, and the drop is logged.
+const SHARD_MAX: usize = 256;
 /// Controllers that events call otherwise than flags do. Source: the `EventSource` of each in `pkg/controller`.
 const COMPONENTS: [(&str, &str); 17] = [
     ("replicationcontroller-controller", "replication-controller"),
@@ -62,7 +62,7 @@ pub fn node(name: &str) -> ObjectReference {
 /// A recorder of events, which writes them in the background. Cloning shares it.
 #[derive(Clone)]
 pub struct Recorder {
-    lanes: Arc<[mpsc::Sender<Recorded>]>,
+    shards: Arc<[mpsc::Sender<Recorded>]>,
     component: &'static str,
 }
 
@@ -71,7 +71,7 @@ struct Recorded {
     woken_by: u64,
 }
 
-/// What writes the events of one lane.
+/// What writes the events of one shard.
 pub(crate) struct Writer {
     sender: Sender,
     clock: Clock,
@@ -82,25 +82,25 @@ pub(crate) struct Writer {
 }
 
 impl Recorder {
-    /// A recorder whose events come from `component`; `writer` makes that of each lane.
+    /// A recorder whose events come from `component`; `writer` makes that of each shard.
     pub(crate) fn start(writer: impl Fn() -> Writer, tasks: &Tasks, component: &'static str) -> Self {
-        let lane = |_| {
-            let (lane, mut events) = mpsc::channel(LANE_MAX);
+        let shard = |_| {
+            let (shard, mut events) = mpsc::channel(SHARD_MAX);
             let mut writer = writer();
             tasks.spawn("event recorder", async move {
                 while let Some(Recorded { event, woken_by }) = events.recv().await {
                     cause::with(woken_by, writer.write(&event)).await;
                 }
             });
-            lane
+            shard
         };
-        Self { lanes: (0..LANES).map(lane).collect(), component }
+        Self { shards: (0..SHARDS).map(shard).collect(), component }
     }
 
     /// The same recorder for another component of this process.
     #[must_use]
     pub fn of(&self, component: &'static str) -> Self {
-        Self { lanes: self.lanes.clone(), component }
+        Self { shards: self.shards.clone(), component }
     }
 
     /// Records an event about the referenced object.
@@ -127,19 +127,19 @@ impl Recorder {
         if event.component.is_empty() {
             event.component = self.component.into();
         }
-        let lane = lane_of(&event.regarding);
+        let shard = shard_of(&event.regarding);
         let recorded = Recorded { event, woken_by };
-        if let Some(Err(error)) = self.lanes.get(lane).map(|lane| lane.try_send(recorded)) {
+        if let Some(Err(error)) = self.shards.get(shard).map(|shard| shard.try_send(recorded)) {
             tracing::warn!(%error, "an event was dropped");
         }
     }
 }
 
-/// The lane that all events about an object take.
-fn lane_of(object: &ObjectReference) -> usize {
+/// The shard that all events about an object take.
+fn shard_of(object: &ObjectReference) -> usize {
     let mut hasher = DefaultHasher::new();
     (&object.namespace, &object.name, &object.uid).hash(&mut hasher);
-    usize::try_from(hasher.finish() % LANES as u64).unwrap_or(0)
+    usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or(0)
 }
 
 impl Writer {
@@ -269,9 +269,9 @@ mod tests {
         let say = |name: &str, reason: &str| {
             recorder.event(object(name), EventType::Normal, reason, format!("{name} {reason}"));
         };
-        let stuck = lane_of(&object("stuck"));
+        let stuck = shard_of(&object("stuck"));
         let names: Vec<String> = (0..32).map(|number| format!("pod-{number}")).collect();
-        let free: Vec<_> = names.iter().filter(|name| lane_of(&object(name)) != stuck).collect();
+        let free: Vec<_> = names.iter().filter(|name| shard_of(&object(name)) != stuck).collect();
         assert!(free.len() > 20 && free.len() < names.len(), "{}", free.len());
         say("stuck", "Stays");
         for reason in ["First", "Second", "Third"] {

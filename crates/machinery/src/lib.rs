@@ -10,6 +10,7 @@ pub mod names;
 pub mod fields;
 pub mod jsonpath;
 pub mod labels;
+pub mod node_labels;
 pub mod taints;
 
 pub mod address_range;

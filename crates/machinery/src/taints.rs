@@ -1,6 +1,11 @@
-//! The match of a toleration and a taint.
+//! The text of a taint, and its match with a toleration.
 //!
-//! Source: `k8s.io/component-helpers/scheduling/corev1`.
+//! Source: `k8s.io/component-helpers/scheduling/corev1`; `ParseTaints` and `CheckTaintValidation` of upstream's `pkg/util/taints`.
+
+use crate::names;
+
+/// All effects.
+pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// A taint's fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +16,35 @@ pub struct Taint<'a> {
     pub value: &'a str,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: &'a str,
+}
+
+/// A flaw of a taint's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// It is not `key[=value]:effect`.
+    Form,
+    /// Its key or its value, and the rule that it breaks.
+    Name(String),
+    /// Its effect, which is none.
+    Effect(String),
+}
+
+impl<'a> Taint<'a> {
+    /// Reads `key=value:Effect` or `key:Effect`.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn parse(text: &'a str) -> Result<Self, Vec<Flaw>> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let [pair, effect] = parts[..] else { return Err(vec![Flaw::Form]) };
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let rules = names::qualified_name(key).into_iter().chain(names::label_value(value));
+        let mut flaws: Vec<Flaw> = rules.map(Flaw::Name).collect();
+        if !EFFECTS.contains(&effect) {
+            flaws.push(Flaw::Effect(effect.to_owned()));
+        }
+        if flaws.is_empty() { Ok(Self { key, value, effect }) } else { Err(flaws) }
+    }
 }
 
 /// A toleration's fields; empty texts stand for absent fields.

@@ -28,9 +28,9 @@ use crate::sender::Sender;
 /// Requests of one plan that are under way at once.
 const CONCURRENT_REQUESTS_MAX: usize = 64;
 /// Actions of a step that are worth a task.
-const LANE_ACTIONS_MIN: usize = 16;
+const TASK_ACTIONS_MIN: usize = 16;
 /// Tasks of a step.
-const LANES_MAX: usize = 8;
+const TASKS_MAX: usize = 8;
 /// Actions of a plan that are very many.
 const BURST_ACTIONS: usize = 1_000;
 
@@ -131,8 +131,8 @@ enum Seen {
 pub struct AfterBurst(pub fn());
 
 /// In how many tasks a step of so many actions is carried out, in a runtime of so many threads.
-fn lanes_of(actions: usize, threads: usize) -> usize {
-    (actions / LANE_ACTIONS_MIN).min(threads).clamp(1, LANES_MAX)
+fn tasks_of(actions: usize, threads: usize) -> usize {
+    (actions / TASK_ACTIONS_MIN).min(threads).clamp(1, TASKS_MAX)
 }
 
 impl PlanExecutor {
@@ -170,10 +170,10 @@ impl PlanExecutor {
     }
 
     async fn carry_out_step(&self, step: Vec<Action>, done: &mut Done) -> Result<(), Failure> {
-        let lanes = lanes_of(step.len(), Handle::current().metrics().num_workers());
-        let results = match lanes {
-            1 => self.carry_out_lane(step, CONCURRENT_REQUESTS_MAX).await,
-            many => self.carry_out_lanes(step, many).await,
+        let tasks = tasks_of(step.len(), Handle::current().metrics().num_workers());
+        let results = match tasks {
+            1 => self.carry_out_actions(step, CONCURRENT_REQUESTS_MAX).await,
+            many => self.carry_out_in_tasks(step, many).await,
         };
         let mut failure = None;
         for one in results {
@@ -183,31 +183,25 @@ impl PlanExecutor {
     }
 
     /// In so many tasks: an API server in this process does its work in the task that asks it. All of them end with this one.
-    async fn carry_out_lanes(&self, step: Vec<Action>, lanes: usize) -> Vec<Done> {
-        let mut shares: Vec<Vec<Action>> = Vec::new();
-        shares.resize_with(lanes, Vec::new);
-        let count = step.len();
-        for (number, action) in step.into_iter().enumerate() {
-            if let Some(share) = shares.get_mut(number % lanes) {
-                share.push(action);
-            }
-        }
-        let revision = cause::current().unwrap_or(0);
-        let mut tasks = JoinSet::new();
-        for (lane, share) in shares.into_iter().enumerate() {
-            let executor = self.clone();
-            let work = async move { executor.carry_out_lane(share, CONCURRENT_REQUESTS_MAX / lanes).await };
+    async fn carry_out_in_tasks(&self, step: Vec<Action>, tasks: usize) -> Vec<Done> {
+        let share = step.len().div_ceil(tasks).max(1);
+        let (revision, mut running) = (cause::current().unwrap_or(0), JoinSet::new());
+        let mut rest = step.into_iter().peekable();
+        while rest.peek().is_some() {
+            let (place, executor) = (running.len(), self.clone());
+            let actions = rest.by_ref().take(share).collect();
+            let work =
+                async move { executor.carry_out_actions(actions, CONCURRENT_REQUESTS_MAX / tasks).await };
             let work = cause::with(revision, work).in_current_span();
-            tasks.spawn(async move { (lane, work.await) });
+            running.spawn(async move { (place, work.await) });
         }
-        let mut ended = tasks.join_all().await;
-        ended.sort_unstable_by_key(|(lane, _)| *lane);
-        let mut results: Vec<_> = ended.into_iter().map(|(_, results)| results.into_iter()).collect();
+        let mut ended = running.join_all().await;
         // In the order of the step, so that the first failure is the first action's that failed.
-        (0..count).filter_map(|number| results.get_mut(number % lanes)?.next()).collect()
+        ended.sort_unstable_by_key(|(place, _)| *place);
+        ended.into_iter().flat_map(|(_, results)| results).collect()
     }
 
-    async fn carry_out_lane(&self, actions: Vec<Action>, at_once: usize) -> Vec<Done> {
+    async fn carry_out_actions(&self, actions: Vec<Action>, at_once: usize) -> Vec<Done> {
         stream::iter(actions).map(|action| self.act(action)).buffered(at_once).collect().await
     }
 
@@ -449,7 +443,7 @@ mod tests {
         for (actions, threads, expect) in
             [(0, 8, 1), (1, 8, 1), (31, 8, 1), (32, 8, 2), (500, 1, 1), (500, 2, 2), (500, 64, 8)]
         {
-            assert_eq!(lanes_of(actions, threads), expect, "{actions} actions, {threads} threads");
+            assert_eq!(tasks_of(actions, threads), expect, "{actions} actions, {threads} threads");
         }
     }
 

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::event::EventAction;
 
-/// What a lane remembers of each kind: events, groups of similar ones, sources. All lanes together do so of 4,096, as upstream.
+/// What a shard remembers of each kind: events, groups of similar ones, sources. All shards together do so of 4,096, as upstream.
 const REMEMBERED_MAX: usize = 512;
 /// So many messages of one reason about one object within [`SIMILAR_WITHIN`] are told apart.
 const SIMILAR_MAX: usize = 10;

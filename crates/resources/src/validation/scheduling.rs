@@ -2,17 +2,17 @@
 
 use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
+use machinery::taints::EFFECTS;
 
 use super::{At, internal, selector};
 
 /// In upstream's order.
-const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// The effect of a taint.
 pub(super) fn taint_effect(effect: &At<'_>, errors: &mut FieldErrors) {
-    effect.one_of(EFFECTS, errors);
+    effect.one_of(&EFFECTS, errors);
 }
 
 /// `spec.tolerations`.

@@ -2,12 +2,10 @@
 //!
 //! Source: `registerWithTaints`, and `CheckTaintValidation` of upstream's `pkg/util/taints`.
 
-use machinery::names;
+use machinery::taints::{Flaw, Taint};
 use serde_json::Value;
 
 use super::Fields;
-
-const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 impl Fields<'_> {
     /// As `key=value:Effect`, which is how flags have them too.
@@ -42,15 +40,10 @@ fn text_of(item: &Value) -> String {
 }
 
 fn broken_rules(taint: &str) -> Vec<String> {
-    let parts: Vec<&str> = taint.split(':').collect();
-    let [pair, effect] = parts[..] else { return vec!["must be <key>[=<value>]:<effect>".to_owned()] };
-    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-    let mut rules = names::qualified_name(key);
-    if !value.is_empty() {
-        rules.extend(names::label_value(value));
-    }
-    if !EFFECTS.contains(&effect) {
-        rules.push(format!("invalid taint effect: {effect}, unsupported taint effect"));
-    }
-    rules
+    let told = |flaw| match flaw {
+        Flaw::Form => "must be <key>[=<value>]:<effect>".to_owned(),
+        Flaw::Name(why) => why,
+        Flaw::Effect(effect) => format!("invalid taint effect: {effect}, unsupported taint effect"),
+    };
+    Taint::parse(taint).err().into_iter().flatten().map(told).collect()
 }
