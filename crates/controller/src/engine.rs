@@ -27,8 +27,9 @@ pub use source::{Source, owner_key};
 
 /// Runs of one controller at a time, unless somebody says. Source: upstream's `--concurrent-*-syncs` defaults are 5 to 20.
 const WORKERS_PER_CONTROLLER: usize = 8;
-/// How long a run waits for its informers to see what it wrote, before it gives up waiting.
-const OWN_WRITES_MAX: Duration = Duration::from_secs(5);
+/// How long a run waits for its informers to see what it wrote, before its key is decided on without: what it made is made once
+/// more then. A watch that hangs for some seconds must not lead to that. Source: `ExpectationsTimeout`.
+const OWN_WRITES_MAX: Duration = Duration::from_mins(5);
 
 /// A controller as a row.
 #[derive(Clone, Copy, Debug)]
