@@ -15,9 +15,6 @@ pub(crate) struct Usage {
     /// What the kernel holds them to have made dirty: at least what goes to disk, and up to a large folio for each page
     /// of it.
     pub(crate) written_bytes: u64,
-    /// What they handed to the kernel to be written, to anything: of a process that writes little but files, what these
-    /// get.
-    pub(crate) handed_bytes: u64,
 }
 
 /// The sum over `processes`, all of which must be alive.
@@ -28,7 +25,6 @@ pub(crate) fn usage(processes: &[i32]) -> Result<Usage> {
         sum.cpu += Duration::from(clock_gettime(clock).context("read CPU time")?);
         let io = read(*process, "io")?;
         sum.written_bytes += number(&io, "write_bytes:").context("read bytes written")?;
-        sum.handed_bytes += number(&io, "wchar:").context("read bytes written")?;
     }
     Ok(sum)
 }

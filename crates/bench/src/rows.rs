@@ -122,10 +122,5 @@ pub(crate) const ROWS: &[Row] = &[
         about: "the bare store: opening 10,000 and 1,000,000 keys after a crash",
         measure: store::recovery,
     },
-    Row {
-        name: "idle-writes",
-        about: "the bare store: what an idle hour's heartbeats write",
-        measure: store::idle,
-    },
     Row { name: "etcd", about: "the same creates by etcd, where it is installed", measure: etcd::measure },
 ];

@@ -2,12 +2,11 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ::store::embedded::{Embedded, Options, Threads};
 use ::store::{Change, Durability, Expect, ROOT, Revision, Store, Write};
 use anyhow::{Context, Result};
-use base::Clock;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use tokio::runtime::{Builder, Runtime};
@@ -22,7 +21,6 @@ const VALUE: Bytes = Bytes::from_static(&[b'x'; 1000]);
 const WRITERS: usize = 64;
 /// Updates after which it is looked how much is held.
 const LOOK_EVERY: usize = 10_000;
-const HOUR_SECONDS: u64 = 3600;
 
 fn process() -> Result<[i32; 1]> {
     Ok([i32::try_from(std::process::id())?])
@@ -36,9 +34,9 @@ fn key(number: usize) -> String {
     format!("{ROOT}configmaps/bench/load-{number}")
 }
 
-fn put(key: String, expect: Expect, durability: Durability) -> Write {
+fn put(key: String, expect: Expect) -> Write {
     let change = Change::Put { value: VALUE, ttl_seconds: None };
-    Write { key, expect, change, durability, cause: Bytes::new(), only_while: None }
+    Write { key, expect, change, durability: Durability::Synced, cause: Bytes::new(), only_while: None }
 }
 
 /// Writes `count` objects by so many writers at once; answers their revisions.
@@ -46,7 +44,7 @@ async fn create(store: &Embedded, count: usize, writers: usize) -> Result<Vec<Re
     let mut revisions = Vec::with_capacity(count);
     for first in (0..count).step_by(writers) {
         let numbers = first..count.min(first + writers);
-        let writes = numbers.map(|n| store.commit(put(key(n), Expect::Absent, Durability::Synced)));
+        let writes = numbers.map(|n| store.commit(put(key(n), Expect::Absent)));
         revisions.extend(try_join_all(writes).await?);
     }
     Ok(revisions)
@@ -85,7 +83,7 @@ async fn update(bench: &mut Bench, dir: &Path) -> Result<()> {
         let numbers: Vec<usize> = (first..first + WRITERS).map(|n| n % OBJECTS).collect();
         let writes = numbers.iter().map(|n| {
             let there = revisions.get(*n).copied().unwrap_or_default();
-            store.commit(put(key(*n), Expect::Revision(there), Durability::Synced))
+            store.commit(put(key(*n), Expect::Revision(there)))
         });
         for (number, revision) in numbers.iter().zip(try_join_all(writes).await?) {
             *revisions.get_mut(*number).context("an object is missing")? = revision;
@@ -104,7 +102,7 @@ async fn update(bench: &mut Bench, dir: &Path) -> Result<()> {
     // As the API server does it every few minutes; what each frees goes back with the next.
     for number in 0..3 {
         store.compact(store.revision()).await?;
-        store.commit(put(key(OBJECTS + number), Expect::Absent, Durability::Synced)).await?;
+        store.commit(put(key(OBJECTS + number), Expect::Absent)).await?;
     }
     store.compact(store.revision()).await?;
     report.value("  disk after compaction", "MiB", None, processes::mebibytes(held(dir)?));
@@ -143,44 +141,6 @@ pub(super) fn recovery(bench: &mut Bench) -> Result<()> {
             })?);
         }
         bench.report.durations(&format!("store: open with {keys} keys to the first read"), None, &took);
-    }
-    Ok(())
-}
-
-/// An hour of the store's clock: its files and what is written to them are real.
-pub(super) fn idle(bench: &mut Bench) -> Result<()> {
-    let dir = tempfile::tempdir()?;
-    let clocked = Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    let written = clocked.block_on(async {
-        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse()?);
-        let options = Options { clock, threads: Threads::None, ..Options::default() };
-        let store = Embedded::open(dir.path(), options)?;
-        create(&store, OBJECTS, 256).await?;
-        heartbeats(&store).await?;
-        let before = processes::usage(&process()?)?.handed_bytes;
-        heartbeats(&store).await?;
-        anyhow::Ok(processes::usage(&process()?)?.handed_bytes - before)
-    })?;
-    let what = "store: written in an idle hour, 10,000 objects, 2 leaders, 1 Node";
-    bench.report.value(what, "MB", Some("1"), processes::megabytes(written));
-    Ok(())
-}
-
-/// Two leaders that renew every two seconds, a Node and a server every ten; compaction every five minutes.
-async fn heartbeats(store: &Embedded) -> Result<()> {
-    let mut kept = store.revision();
-    for second in (0..HOUR_SECONDS).step_by(2) {
-        let slow = ["node", "server"].into_iter().filter(|_| second % 10 == 0);
-        for name in ["scheduler", "controller-manager"].into_iter().chain(slow) {
-            let key = format!("{ROOT}leases/kube-system/{name}");
-            let there = store.get(&key).await?;
-            let expect = there.map_or(Expect::Absent, |entry| Expect::Revision(entry.revision));
-            store.commit(put(key, expect, Durability::Relaxed)).await?;
-        }
-        if second % 300 == 0 {
-            store.compact(std::mem::replace(&mut kept, store.revision())).await?;
-        }
-        tokio::time::sleep(Duration::from_secs(2)).await;
     }
     Ok(())
 }
