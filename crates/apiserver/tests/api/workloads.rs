@@ -1,7 +1,8 @@
 //! A whole control plane in virtual time, from a seed: controllers and schedulers are killed or cut off at one write after the
 //! other, two candidates of each take turns by their Leases, and the API server crashes with all of them. Who is cut off goes on
-//! by what it knew, and some of what it sends arrives late. Meanwhile workloads of every kind run, change and go. What all of it made of them is judged by what the store has had (`torture::workloads`), and by
-//! what is left when it has come to rest.
+//! by what it knew, and some of what it sends arrives late. Meanwhile workloads of every kind, a gang among them, run, change and
+//! go. What all of it made of them is judged by what the store has had (`torture::workloads`), and by what is left when it has
+//! come to rest.
 
 mod nodes;
 mod parts;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use base::{Clock, Random, Tasks};
 use jiff::Timestamp;
+use machinery::features;
 use parking_lot::Mutex;
 use store::Store;
 use store::embedded::{Embedded, Options, Threads};
@@ -70,6 +72,9 @@ struct Run {
 }
 
 fn run(seed: u64, schedulers: Schedulers, lie: Option<Lie>) -> Run {
+    let gates = ["GenericWorkload=true", "GangScheduling=true"].map(|gate| gate.parse().unwrap());
+    // Somebody in the same process may have done it before.
+    features::turn_on(&gates).unwrap_or_else(drop);
     let random = Random::seeded(seed);
     let taken = match schedulers {
         Schedulers::InTurns => Taken::ByBound,

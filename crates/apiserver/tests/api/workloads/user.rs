@@ -12,6 +12,7 @@ pub(super) const PODS: &str = "/api/v1/namespaces/default/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1alpha1/namespaces/default/workloads";
 const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 /// How many Nodes there are; each has room for three Pods.
@@ -49,6 +50,11 @@ pub(super) async fn prepare(server: &TestServer) {
     };
     make(server, DEPLOYMENTS, deployment("web", 2)).await;
     make(server, DEPLOYMENTS, deployment("scaled", 1)).await;
+    let group = json!({"name": "pair", "policy": {"gang": {"minCount": 2}}});
+    make(server, WORKLOADS, json!({"metadata": {"name": "pair"}, "spec": {"podGroups": [group]}})).await;
+    let mut pair = deployment("pair", 2);
+    pair["spec"]["template"]["spec"]["workloadRef"] = json!({"name": "pair", "podGroup": "pair"});
+    make(server, DEPLOYMENTS, pair).await;
     make(server, AUTOSCALERS, autoscaler(15)).await;
     make(server, STATEFUL_SETS, replicated("db", 2)).await;
     for (name, ends, spec) in jobs() {
