@@ -65,7 +65,8 @@ pub struct CommonArgs {
     /// Features to turn on, as FEATURE=true, all of them off by default: ClusterTrustBundle,
     /// ClusterTrustBundleProjection, PodCertificateRequest, GenericWorkload, GangScheduling, HPAScaleToZero,
     /// MaxUnavailableStatefulSet, MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs,
-    /// MutatingAdmissionPolicy, StorageVersionAPI, StorageVersionMigrator, DRADeviceTaints and DRADeviceTaintRules
+    /// MutatingAdmissionPolicy, StorageCapacityScoring, StorageVersionAPI, StorageVersionMigrator, VolumeLimitScaling,
+    /// DRADeviceTaints and DRADeviceTaintRules
     #[arg(
         long,
         global = true,

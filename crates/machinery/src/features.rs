@@ -34,18 +34,22 @@ pub enum Feature {
     MutableSchedulingDirectivesForSuspendedJobs,
     /// MutatingAdmissionPolicies are served (`admissionregistration.k8s.io/v1beta1`), and change what is written.
     MutatingAdmissionPolicy,
+    /// A Node counts by the share of a storage class' capacity there that a Pod's new volumes take.
+    StorageCapacityScoring,
     /// StorageVersions are served (`internal.apiserver.k8s.io/v1alpha1`), API servers write them, and those that are gone are
     /// taken out.
     StorageVersionApi,
     /// StorageVersionMigrations are served (`storagemigration.k8s.io/v1beta1`) and carried out.
     StorageVersionMigrator,
+    /// A Pod goes to a Node only when the CSI drivers of its volumes are there: before that their limits are not known.
+    VolumeLimitScaling,
     /// Devices have taints and claims tolerations: who does not tolerate a device's taint is not given it, or leaves it.
     DraDeviceTaints,
     /// DeviceTaintRules are served (`resource.k8s.io/v1alpha3`), and taint the devices that they select.
     DraDeviceTaintRules,
 }
 
-const ALL: [(Feature, &str); 14] = [
+const ALL: [(Feature, &str); 16] = [
     (Feature::ClusterTrustBundle, "ClusterTrustBundle"),
     (Feature::ClusterTrustBundleProjection, "ClusterTrustBundleProjection"),
     (Feature::PodCertificateRequest, "PodCertificateRequest"),
@@ -56,8 +60,10 @@ const ALL: [(Feature, &str); 14] = [
     (Feature::MutablePodResourcesForSuspendedJobs, "MutablePodResourcesForSuspendedJobs"),
     (Feature::MutableSchedulingDirectivesForSuspendedJobs, "MutableSchedulingDirectivesForSuspendedJobs"),
     (Feature::MutatingAdmissionPolicy, "MutatingAdmissionPolicy"),
+    (Feature::StorageCapacityScoring, "StorageCapacityScoring"),
     (Feature::StorageVersionApi, "StorageVersionAPI"),
     (Feature::StorageVersionMigrator, "StorageVersionMigrator"),
+    (Feature::VolumeLimitScaling, "VolumeLimitScaling"),
     (Feature::DraDeviceTaints, "DRADeviceTaints"),
     (Feature::DraDeviceTaintRules, "DRADeviceTaintRules"),
 ];
@@ -194,8 +200,8 @@ mod tests {
         let unknown = "unrecognized feature gate: AllAlpha; those that there are: ClusterTrustBundle, \
                        ClusterTrustBundleProjection, PodCertificateRequest, GenericWorkload, GangScheduling, HPAScaleToZero, \
                        MaxUnavailableStatefulSet, MutablePodResourcesForSuspendedJobs, \
-                       MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy, StorageVersionAPI, \
-                       StorageVersionMigrator, DRADeviceTaints, DRADeviceTaintRules";
+                       MutableSchedulingDirectivesForSuspendedJobs, MutatingAdmissionPolicy, StorageCapacityScoring, \
+                       StorageVersionAPI, StorageVersionMigrator, VolumeLimitScaling, DRADeviceTaints, DRADeviceTaintRules";
         check(&["AllAlpha=true"], unknown);
     }
 

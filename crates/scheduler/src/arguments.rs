@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{NodeAffinity, TopologySpreadConstraint};
+use machinery::features::Feature;
 
 /// The arguments of a profile's plugins.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,8 +45,8 @@ pub enum Strategy {
     LeastAllocated,
     /// Less room.
     MostAllocated,
-    /// What a broken line says of the share in use: percentages and scores up to 100, the former rising.
-    RequestedToCapacityRatio(Vec<(i64, i64)>),
+    /// What a broken line says of the share in use.
+    RequestedToCapacityRatio(Line),
 }
 
 /// The resources whose shares are to be alike.
@@ -74,12 +75,18 @@ pub enum Spread {
     List(Vec<TopologySpreadConstraint>),
 }
 
-/// The arguments about waiting for volumes.
+/// The arguments about volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volumes {
-    /// The time-out.
+    /// The time-out of the wait for them.
     pub bind_timeout: Duration,
+    /// The score of a Node by the share of its storage that the Pod's volumes would take, as [`Line`] has it; empty while
+    /// `StorageCapacityScoring` is off, and nothing is scored.
+    pub shape: Line,
 }
+
+/// A broken line: percentages, which rise, and scores up to 100.
+pub type Line = Vec<(i64, i64)>;
 
 /// The number of Nodes that are candidates for preemption: a percentage or a number, whichever is more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +127,9 @@ impl Default for Near {
 
 impl Default for Volumes {
     fn default() -> Self {
-        Self { bind_timeout: Duration::from_secs(600) }
+        let shape =
+            if Feature::StorageCapacityScoring.is_on() { vec![(0, 100), (100, 0)] } else { Line::new() };
+        Self { bind_timeout: Duration::from_secs(600), shape }
     }
 }
 

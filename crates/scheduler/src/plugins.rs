@@ -330,6 +330,12 @@ pub const SCORES: &[Score] = &[
         normalize: Normalize::ByMax,
     },
     Score {
+        name: "VolumeBinding",
+        concerns: volume_binding::prefers,
+        score: volume_binding::score,
+        normalize: Normalize::AsIs,
+    },
+    Score {
         name: "PodTopologySpread",
         concerns: pod_topology_spread::prefers,
         score: pod_topology_spread::score,
@@ -449,12 +455,12 @@ mod tests {
         let profile = Profile::default();
         let known: Vec<_> = FILTERS.iter().map(|row| row.name).collect();
         assert_eq!(profile.plugins(Point::Filter), known);
-        // Volumes rank Nodes behind a gate that is off.
-        let ranked: Vec<_> = profile.scores().filter(|(name, _)| *name != "VolumeBinding").collect();
+        let ranked: Vec<_> = profile.scores().collect();
         let expect = [
             ("TaintToleration", 3),
             ("NodeAffinity", 2),
             ("NodeResourcesFit", 1),
+            ("VolumeBinding", 1),
             ("PodTopologySpread", 2),
             ("InterPodAffinity", 2),
             ("DynamicResources", 2),

@@ -23,6 +23,14 @@ pub(crate) enum Code {
     Error,
     Unschedulable,
     UnschedulableAndUnresolvable,
+    Wait,
+}
+
+impl Code {
+    /// Whether it went well.
+    pub(crate) fn of<T, E>(result: &Result<T, E>) -> Self {
+        if result.is_ok() { Self::Success } else { Self::Error }
+    }
 }
 
 /// The times of one decision. By default nothing is measured.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, TopologySpreadConstraint,
 };
+use machinery::features::Feature;
 use machinery::field::{FieldError, FieldErrors, Path, Shown};
 use machinery::names;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use super::error::ArgumentsError;
 use super::file::{self, Resource, ShapePoint, arguments};
 use crate::arguments::{
-    Arguments, Balance, Candidates, Fit, Near, Spread, Strategy, Volumes, default_resources,
+    Arguments, Balance, Candidates, Fit, Line, Near, Spread, Strategy, Volumes, default_resources,
 };
 
 /// The largest score of a shape's point. Source: `MaxCustomPriorityScore`.
@@ -198,10 +199,7 @@ fn strategy(said: &file::ScoringStrategy, path: &Path, errors: &mut FieldErrors)
         (MOST, _) => Strategy::MostAllocated,
         (RATIO, Some(said)) => {
             let points = said.shape.as_deref().unwrap_or_default();
-            check_shape(points, &ratio.child("shape"), errors);
-            let scale = crate::plugins::SCORE_MAX / i64::from(SCORE_MAX);
-            let point = |point: &ShapePoint| (i64::from(point.utilization), i64::from(point.score) * scale);
-            Strategy::RequestedToCapacityRatio(points.iter().map(point).collect())
+            Strategy::RequestedToCapacityRatio(line(points, &ratio.child("shape"), errors))
         }
         (RATIO, None) => {
             let why = "must be specified when type is RequestedToCapacityRatio";
@@ -214,6 +212,12 @@ fn strategy(said: &file::ScoringStrategy, path: &Path, errors: &mut FieldErrors)
             Strategy::LeastAllocated
         }
     }
+}
+
+fn line(points: &[ShapePoint], path: &Path, errors: &mut FieldErrors) -> Line {
+    check_shape(points, path, errors);
+    let scale = crate::plugins::SCORE_MAX / i64::from(SCORE_MAX);
+    points.iter().map(|point| (i64::from(point.utilization), i64::from(point.score) * scale)).collect()
 }
 
 fn check_shape(points: &[ShapePoint], path: &Path, errors: &mut FieldErrors) {
@@ -296,10 +300,19 @@ fn volumes(args: &file::VolumesArgs, path: &Path, errors: &mut FieldErrors) -> V
         let why = "invalid BindTimeoutSeconds, should not be a negative value";
         errors.push(FieldError::invalid(&path.child("bindTimeoutSeconds"), seconds, why));
     }
-    if let Some(shape) = &args.shape {
-        errors.push(FieldError::invalid(&path.child("shape"), &json!(shape), NO_SHAPE));
+    let mut volumes = Volumes {
+        bind_timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+        ..Volumes::default()
+    };
+    let path = path.child("shape");
+    match &args.shape {
+        Some(shape) if !Feature::StorageCapacityScoring.is_on() => {
+            errors.push(FieldError::invalid(&path, &json!(shape), NO_SHAPE));
+        }
+        Some(shape) if !shape.is_empty() => volumes.shape = line(shape, &path, errors),
+        _ => {}
     }
-    Volumes { bind_timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) }
+    volumes
 }
 
 fn check_devices(args: &file::DevicesArgs, path: &Path, errors: &mut FieldErrors) {

@@ -306,7 +306,11 @@ fn arguments_of_counts_and_times_are_checked() {
             "[profiles[0].pluginConfig[0].args.minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100], profiles[0].pluginConfig[0].args.minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)]"
         ],
     );
-    check_arguments("VolumeBinding", "bindTimeoutSeconds: 0", expect!["Volumes { bind_timeout: 0ns }"]);
+    check_arguments(
+        "VolumeBinding",
+        "bindTimeoutSeconds: 0",
+        expect!["Volumes { bind_timeout: 0ns, shape: [] }"],
+    );
     check_arguments(
         "VolumeBinding",
         "bindTimeoutSeconds: -1, shape: [{utilization: 0, score: 10}]",
@@ -368,4 +372,27 @@ fn extenders_that_can_be_ignored_are_asked_last() {
     assert_eq!((b.timeout, c.timeout), (Duration::from_millis(300), Duration::from_secs(5)));
     assert!(a.is_ignorable && b.has_node_cache);
     assert!(parsed.profiles.all().all(|profile| profile.arguments.fit.ignored.contains("example.com/a")));
+}
+
+/// In a process of its own, as all tests are: gates are turned on once.
+#[test]
+fn a_shape_for_storage_needs_its_gate() {
+    machinery::features::turn_on(&["StorageCapacityScoring=true".parse().expect("a gate")]).expect("once");
+    check_arguments(
+        "VolumeBinding",
+        "",
+        expect!["Volumes { bind_timeout: 600s, shape: [(0, 100), (100, 0)] }"],
+    );
+    check_arguments(
+        "VolumeBinding",
+        "shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]",
+        expect!["Volumes { bind_timeout: 600s, shape: [(0, 0), (100, 100)] }"],
+    );
+    check_arguments(
+        "VolumeBinding",
+        "shape: [{utilization: 101, score: 11}]",
+        expect![
+            "[profiles[0].pluginConfig[0].args.shape[0].utilization: Invalid value: 101: not in valid range [0, 100], profiles[0].pluginConfig[0].args.shape[0].score: Invalid value: 11: not in valid range [0, 10]]"
+        ],
+    );
 }

@@ -82,7 +82,7 @@ fn worth(strategy: &Strategy, used: i64, all: i64) -> i64 {
 }
 
 /// What a broken line says; beyond its ends it is level. Source: `BuildBrokenLinearFunction`.
-fn on_line(line: &[(i64, i64)], at: i64) -> i64 {
+pub(super) fn on_line(line: &[(i64, i64)], at: i64) -> i64 {
     let next = line.iter().position(|(x, _)| at <= *x);
     match next.map(|next| (line.get(next.wrapping_sub(1)), line.get(next))) {
         None => line.last().map_or(0, |(_, y)| *y),

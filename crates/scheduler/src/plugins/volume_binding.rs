@@ -2,18 +2,20 @@
 //!
 //! Source: `plugins/volumebinding` of kube-scheduler.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use controller::pod::Pod;
 use controller::volume::{
-    NO_PROVISIONER, SELECTED_NODE, affinity, annotation, is_claim_bound, is_claim_of_pod, migration,
-    requested, volume_name, waits_for_consumer,
+    NO_PROVISIONER, SELECTED_NODE, affinity, annotation, capacity, is_claim_bound, is_claim_of_pod,
+    migration, requested, volume_class, volume_name, waits_for_consumer,
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm};
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
 use machinery::quantity::Quantity;
 
-use super::{Candidate, Refusal, Remedy};
+use super::node_resources_fit::on_line;
+use super::{Candidate, Refusal, Remedy, SCORE_MAX};
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::storage::{PodVolumes, Storage, claim_key};
 
@@ -151,7 +153,7 @@ pub(super) fn settle(state: &State, storage: &Storage, node: &NodeInfo) -> Resul
         if class.provisioner == NO_PROVISIONER || !is_allowed {
             return Err(NOTHING_FOUND);
         }
-        if !has_capacity(storage, class, requested(claim), node) {
+        if room(storage, class, requested(claim), node) == Room::None {
             return Err(NOT_ENOUGH_SPACE);
         }
         pod_volumes.provision.push(claim.clone());
@@ -165,13 +167,23 @@ fn holds(term: &TopologySelectorTerm, node: &NodeInfo) -> bool {
         .all(|one| node.label(&one.key).is_some_and(|value| one.values.iter().any(|wanted| wanted == value)))
 }
 
-/// Whether the driver says that it has capacity, if it says anything. Source: KEP-1472.
-fn has_capacity(storage: &Storage, class: &StorageClass, size: Quantity, node: &NodeInfo) -> bool {
+/// The room that a driver has for a new volume at a Node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Room<'a> {
+    /// The driver does not say.
+    Unknown,
+    None,
+    /// Enough, by what the driver says.
+    Of(&'a CSIStorageCapacity),
+}
+
+/// Source: KEP-1472.
+fn room<'a>(storage: &'a Storage, class: &StorageClass, size: Quantity, node: &NodeInfo) -> Room<'a> {
     let driver = storage.drivers.get(&class.provisioner);
     if driver.is_none_or(|driver| driver.spec.storage_capacity != Some(true)) {
-        return true;
+        return Room::Unknown;
     }
-    storage.capacities.values().any(|capacity| {
+    let found = storage.capacities.values().find(|capacity| {
         let limit = capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref());
         let fits =
             limit.and_then(|limit| limit.0.parse::<Quantity>().ok()).is_some_and(|limit| limit >= size);
@@ -180,7 +192,47 @@ fn has_capacity(storage: &Storage, class: &StorageClass, size: Quantity, node: &
             && topology.is_some_and(|wanted| {
                 controller::selector::selects(wanted, node.node.metadata.labels.as_ref())
             })
-    })
+    });
+    found.map_or(Room::None, |found| Room::Of(found))
+}
+
+pub(super) fn prefers(candidate: &Candidate<'_>) -> bool {
+    !candidate.profile.arguments.volumes.shape.is_empty() && !candidate.volumes.unbound.is_empty()
+}
+
+/// The mean over the storage classes of what the shape says of the share that the Pod's volumes take of what is there: of the
+/// volumes that they are bound to, or, where all are to be made, of the capacity at the Node.
+pub(super) fn score(candidate: &Candidate<'_>, node: &NodeInfo) -> i64 {
+    let storage = candidate.storage;
+    let Ok(pod_volumes) = settle(&candidate.volumes, storage, node) else { return 0 };
+    // Requested and there, in bytes, by class.
+    let mut shares: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for (volume, claim) in &pod_volumes.bind {
+        let (asked, there) = shares.entry(volume_class(volume)).or_default();
+        *asked = asked.saturating_add(requested(claim).value());
+        *there = there.saturating_add(capacity(volume).value());
+    }
+    for claim in pod_volumes.provision.iter().filter(|_| pod_volumes.bind.is_empty()) {
+        let Some(class) = storage.class_of(claim) else { continue };
+        let Room::Of(found) = room(storage, class, requested(claim), node) else { continue };
+        let (asked, there) = shares.entry(&found.storage_class_name).or_default();
+        *asked = asked.saturating_add(requested(claim).value());
+        // Of one class all volumes come out of the same capacity.
+        let all = found.capacity.as_ref().and_then(|all| all.0.parse::<Quantity>().ok());
+        *there = all.unwrap_or_default().value();
+    }
+    let shape = &candidate.profile.arguments.volumes.shape;
+    let worth = shares.values().map(|(asked, there)| on_line(shape, percent(*asked, *there)));
+    let (sum, classes) = worth.fold((0, 0), |(sum, count), one| (sum + one, count + 1));
+    (sum + classes / 2).checked_div(classes).unwrap_or(0)
+}
+
+/// A part of the whole in percent: all of it where the part is larger.
+fn percent(part: i64, whole: i64) -> i64 {
+    if whole == 0 || part > whole {
+        return SCORE_MAX;
+    }
+    i64::try_from(i128::from(part) * i128::from(SCORE_MAX) / i128::from(whole)).unwrap_or(SCORE_MAX)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use controller::pod::Pod;
 use controller::volume::{csi, migration, volume_name};
 use k8s_openapi::api::core::v1::PersistentVolume;
+use machinery::features::Feature;
 
 use super::{Candidate, Refusal};
 use crate::node_info::NodeInfo;
@@ -39,15 +40,24 @@ pub(super) fn concerns(candidate: &Candidate<'_>) -> bool {
 }
 
 pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refusal> {
-    let drivers = &candidate.storage.csi_nodes.get(node.name())?.spec.drivers;
+    let storage = candidate.storage;
+    let drivers = storage.csi_nodes.get(node.name()).map_or(&[][..], |csi| &csi.spec.drivers);
     let State { wanted, attached } = &candidate.attached;
+    if Feature::VolumeLimitScaling.is_on() {
+        let is_missing = |name: &&String| {
+            storage.drivers.contains_key(*name) && drivers.iter().all(|own| own.name != **name)
+        };
+        if let Some(missing) = wanted.iter().map(|(driver, _)| driver).find(is_missing) {
+            return Some(Refusal::passing(format!("{missing} CSI driver is not installed on the node")));
+        }
+    }
     if drivers
         .iter()
         .all(|driver| driver.allocatable.as_ref().is_none_or(|allocatable| allocatable.count.is_none()))
     {
         return None;
     }
-    let mut there: BTreeSet<_> = node.pods().flat_map(|pod| volumes(pod, candidate.storage)).collect();
+    let mut there: BTreeSet<_> = node.pods().flat_map(|pod| volumes(pod, storage)).collect();
     there.extend(attached.get(node.name()).into_iter().flatten().cloned());
     let is_full = drivers.iter().any(|driver| {
         let limit = driver.allocatable.as_ref().and_then(|allocatable| allocatable.count);

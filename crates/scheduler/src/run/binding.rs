@@ -28,9 +28,10 @@ use crate::preemption::{nominated, priority};
 use crate::profile::{Point, event};
 use crate::queue::History;
 use crate::storage::PodVolumes;
+use crate::timings::Code;
 use crate::volumes::{self, Over, WAITING_MAX};
 use crate::{claims, devices, extender, metrics};
-use steps::Steps;
+pub(super) use steps::Steps;
 
 /// The binding of one Pod.
 #[derive(Clone)]
@@ -121,6 +122,7 @@ impl Scheduler {
             tracing::warn!(pod = key, "too many pods wait for their volumes; this one is tried again later");
             return self.queue.back_off(key, start);
         }
+        let reserving = self.clock.now();
         self.nominations.settle(key);
         self.snapshot.place(pod, &node);
         self.binding.insert(key.to_owned(), uid(pod).to_owned());
@@ -134,7 +136,7 @@ impl Scheduler {
         if let Some(pod_volumes) = &pod_volumes {
             self.snapshot.storage.assume(uid(&job.pod), pod_volumes.clone());
         }
-        self.permit(job, pod_volumes);
+        self.permit(job, pod_volumes, reserving);
     }
 
     /// Has what the Pod's volumes are bound to written, or, if they are settled, the Pod bound.
@@ -188,7 +190,7 @@ impl Scheduler {
                     }
                     None => Ok(()),
                 };
-                steps.over(Point::PreBind, &reserved);
+                steps.over(Point::PreBind, Code::of(&reserved));
                 reserved?;
                 let bound = match extender::asking::bind(&extenders, &job.pod, &job.node).await {
                     Ok(true) => Ok(()),
@@ -198,7 +200,7 @@ impl Scheduler {
                     }
                     Err(unheard) => Err(unheard.into()),
                 };
-                steps.over(Point::Bind, &bound);
+                steps.over(Point::Bind, Code::of(&bound));
                 bound
             };
             let failure = cause::with(job.revision, bound).await.err();

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1alpha1::Workload;
 use machinery::duration;
 
-use super::binding::Job;
+use super::binding::{Job, Steps};
 use super::explaining::Explanation;
 use super::{BINDINGS_MAX, Scheduler};
 use crate::decide::available;
@@ -26,6 +26,7 @@ use crate::preemption::{nominated, priority};
 use crate::profile::Point;
 use crate::queue::Rejectors;
 use crate::storage::PodVolumes;
+use crate::timings::Code;
 
 /// Whose victims may still wait for others.
 const PREEMPTION: &str = "DefaultPreemption";
@@ -160,17 +161,28 @@ impl Scheduler {
         self.incomplete.values().map(BTreeSet::len).sum()
     }
 
-    /// A Pod that found a Node goes on to it, or waits there for others of its gang.
-    pub(super) fn permit(&mut self, mut job: Job, pod_volumes: Option<PodVolumes>) {
+    /// A Pod that found a Node, which is reserved since `reserving`, goes on to it, or waits there for others of its gang.
+    pub(super) fn permit(&mut self, mut job: Job, pod_volumes: Option<PodVolumes>, reserving: Timestamp) {
         let profile = self.snapshot.profiles.of(&job.pod).clone();
         if let Some(gang) = GangKey::of(&job.pod).filter(|_| profile.asks(NAME, Point::Reserve)) {
             self.snapshot.gangs.assume(&gang, &job.key, &job.pod);
         }
-        if !profile.asks(NAME, Point::Permit) {
-            return self.go_on(job, pod_volumes);
-        }
+        let mut steps = Steps::new(&self.metrics, &self.clock, &job.pod, reserving);
+        steps.over(Point::Reserve, Code::Success);
         let now = self.clock.now();
-        match gang_scheduling::permit(&job.pod, &mut self.snapshot.gangs, now) {
+        let permit = match profile.asks(NAME, Point::Permit) {
+            true => gang_scheduling::permit(&job.pod, &mut self.snapshot.gangs, now),
+            false => Ok(None),
+        };
+        steps.over(
+            Point::Permit,
+            match &permit {
+                Ok(Some(Permit::Wait { .. })) => Code::Wait,
+                Ok(_) => Code::Success,
+                Err(_) => Code::Error,
+            },
+        );
+        match permit {
             Ok(None) => self.go_on(job, pod_volumes),
             Ok(Some(Permit::Go { with })) => {
                 self.go_on(job, pod_volumes);

@@ -3,6 +3,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::*;
 use crate::decide::{Choice, Decision, decide};
 use crate::diagnosis::Diagnosis;
+use crate::profile::{Profile, Profiles};
 use crate::transform::parse;
 
 const CLASSES: &str = "[
@@ -283,4 +284,121 @@ fn what_is_promised_to_one_pod_is_not_promised_to_another() {
     assert_eq!(settle(&state("three", "late"), &storage, &elsewhere), Err(NOTHING_FOUND));
     storage.settle("u");
     assert!(settle(&state("two", "manual"), &storage, &node).is_ok());
+}
+
+/// The scores of the Nodes `a`, `b` and `c` for a Pod that has the claims of `asked` (class and size), by `shape`.
+///
+/// `volumes` are local ones (name, class, size and Node), `capacities` what the driver `counted`, which every class has, says
+/// (class, size, Node).
+fn check_scores(
+    shape: &[(i64, i64)],
+    asked: &[(&str, &str)],
+    volumes: &[(&str, &str, &str, &str)],
+    capacities: &[(&str, &str, &str)],
+    expect: [i64; 3],
+) {
+    let mut snapshot = Snapshot::default();
+    let mut profile = Profile::default();
+    profile.arguments.volumes.shape = shape.to_vec();
+    snapshot.profiles = Profiles::new(profile, Vec::new());
+    let names = ["a", "b", "c"];
+    for name in names {
+        let node = format!(
+            "{{metadata: {{name: {name}, labels: {{on: {name}}}}}, status: {{allocatable: {{pods: 9}}}}}}"
+        );
+        snapshot.set_node(Arc::new(parse::<Node>(&node)));
+    }
+    let storage = &mut snapshot.storage;
+    let driver = "{metadata: {name: counted}, spec: {storageCapacity: true}}";
+    storage.drivers.insert("counted".into(), Arc::new(parse(driver)));
+    for (name, provisioner) in [("hdd", "counted"), ("ssd", "counted"), ("any", "p")] {
+        let class = format!(
+            "{{metadata: {{name: {name}}}, provisioner: {provisioner}, volumeBindingMode: WaitForFirstConsumer}}"
+        );
+        storage.classes.insert(name.into(), Arc::new(parse(&class)));
+    }
+    for (name, class, size, node) in volumes {
+        let volume = format!(
+            "{{metadata: {{name: {name}}}, spec: {{accessModes: [ReadWriteOnce], capacity: {{storage: {size}}}, storageClassName: {class}, \
+             nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: on, operator: In, values: [{node}]}}]}}]}}}}}}, \
+             status: {{phase: Available}}}}"
+        );
+        storage.volumes.insert((*name).to_owned(), Arc::new(parse(&volume)));
+    }
+    for (number, (class, size, node)) in capacities.iter().enumerate() {
+        let capacity = format!(
+            "{{metadata: {{name: r}}, storageClassName: {class}, {size}, nodeTopology: {{matchLabels: {{on: {node}}}}}}}"
+        );
+        storage.capacities.insert(format!("x/{number}"), Arc::new(parse(&capacity)));
+    }
+    let mut mounted = Vec::new();
+    for (number, (class, size)) in asked.iter().enumerate() {
+        mounted.push(format!("{{name: v{number}, persistentVolumeClaim: {{claimName: c{number}}}}}"));
+        let claim = claim(class, "").replace("NAME", &format!("c{number}")).replace("1Gi", size);
+        let claim: PersistentVolumeClaim = parse(&claim);
+        storage.claims.insert(claim_key(&claim), Arc::new(claim));
+    }
+    let mounted = mounted.join(", ");
+    let pod = parse(&format!(
+        "{{metadata: {{name: p, namespace: d, uid: u}}, spec: {{containers: [], volumes: [{mounted}]}}}}"
+    ));
+    let candidate = Candidate::new(&pod, None, &snapshot);
+    let scores = names.map(|name| score(&candidate, snapshot.node(name).unwrap()));
+    let is_asked = candidate.scores().any(|(row, _)| row.name == "VolumeBinding");
+    assert_eq!((scores, is_asked), (expect, !shape.is_empty() && !asked.is_empty()), "{asked:?}");
+}
+
+/// Source: the cases of `TestVolumeBinding` and of the scorer's `TestScore`.
+#[test]
+fn nodes_rank_by_the_share_of_storage_that_volumes_take() {
+    const FULL: &[(i64, i64)] = &[(0, 0), (100, 100)];
+    const FREE: &[(i64, i64)] = &[(0, 100), (100, 0)];
+    const BENT: &[(i64, i64)] = &[(0, 0), (50, 30), (100, 50)];
+    let local: &[(&str, &str, &str, &str)] = &[
+        ("a", "hdd", "100Gi", "a"),
+        ("b", "hdd", "200Gi", "b"),
+        ("s", "ssd", "100Gi", "a"),
+        ("t", "ssd", "50Gi", "b"),
+    ];
+    let hdd: &[(&str, &str)] = &[("hdd", "50Gi")];
+    check_scores(FULL, hdd, local, &[], [50, 25, 0]);
+    check_scores(FREE, hdd, local, &[], [50, 75, 0]);
+    check_scores(BENT, hdd, local, &[], [30, 15, 0]);
+    check_scores(FULL, &[("hdd", "50Gi"), ("ssd", "50Gi")], local, &[], [50, 63, 0]);
+    // Two of one class count together.
+    let two: &[(&str, &str, &str, &str)] =
+        &[("a", "hdd", "100Gi", "a"), ("b", "hdd", "100Gi", "a"), ("c", "hdd", "80Gi", "b")];
+    check_scores(FULL, &[("hdd", "20Gi"), ("hdd", "40Gi")], two, &[], [30, 0, 0]);
+    // What is to be made takes of the driver's capacity, of which there is one for a class.
+    let there: &[(&str, &str, &str)] =
+        &[("hdd", "capacity: 100Gi", "a"), ("hdd", "capacity: 50Gi", "b"), ("hdd", "capacity: 1Gi", "c")];
+    check_scores(FREE, hdd, &[], there, [50, 0, 0]);
+    check_scores(FREE, &[("hdd", "20Gi"), ("hdd", "30Gi")], &[], there, [50, 0, 0]);
+    check_scores(
+        FREE,
+        &[("hdd", "50Gi"), ("ssd", "10Gi")],
+        &[],
+        &[there[0], ("ssd", "capacity: 100Gi", "a")],
+        [70, 0, 0],
+    );
+    // A volume that is there counts alone.
+    check_scores(
+        FULL,
+        &[("hdd", "50Gi"), ("ssd", "10Gi")],
+        &local[..1],
+        &[("ssd", "capacity: 100Gi", "a")],
+        [50, 0, 0],
+    );
+    // A limit of one volume alone says nothing about what is left.
+    check_scores(FREE, hdd, &[], &[("hdd", "maximumVolumeSize: 60Gi", "a")], [0, 0, 0]);
+    check_scores(FULL, hdd, &[], &[("hdd", "maximumVolumeSize: 60Gi", "a")], [100, 0, 0]);
+    // Where the driver says nothing there is nothing to tell Nodes apart.
+    check_scores(FREE, &[("any", "50Gi")], &[], there, [0, 0, 0]);
+    check_scores(FULL, &[("hdd", "100Pi")], &[], &[("hdd", "capacity: 7Ei", "a")], [1, 0, 0]);
+    check_scores(FULL, &[], &[], &[], [0, 0, 0]);
+}
+
+#[test]
+fn storage_is_no_score_while_the_gate_is_off() {
+    check_scores(&[], &[("hdd", "50Gi")], &[("a", "hdd", "100Gi", "a")], &[], [0, 0, 0]);
 }

@@ -105,3 +105,31 @@ fn volumes_of_each_driver_are_limited() {
         assert_eq!(refusals("NodeVolumeLimits", &using(wants), &snapshot), [""], "{case}, nothing known");
     }
 }
+
+/// In a process of its own, as all tests are: gates are turned on once.
+#[test]
+fn a_node_without_a_driver_waits_for_it_where_that_is_asked_for() {
+    machinery::features::turn_on(&["VolumeLimitScaling=true".parse().unwrap()]).unwrap();
+    let missing = |name: &str| format!("{name} CSI driver is not installed on the node");
+    for (case, wants, known, on_node, expect) in [
+        ("there", "ebs-0", &[EBS][..], Some(EBS), String::new()),
+        ("another is there", "ebs-0", &[EBS], Some(PD), missing(EBS)),
+        ("no CSINode", "pd-0", &[EBS, PD], None, missing(PD)),
+        ("taken over", "aws-0", &[EBS], Some(PD), missing(EBS)),
+        ("to be made", "new", &[EBS], None, missing(EBS)),
+        ("a driver of which nothing is known", "ebs-0", &[PD], Some(PD), String::new()),
+        ("no driver's", "path-0", &[EBS], None, String::new()),
+    ] {
+        let mut snapshot = cluster(&[("n", "", "")], &[]);
+        store(&mut snapshot);
+        for name in known {
+            let driver = format!("{{metadata: {{name: {name}}}, spec: {{}}}}");
+            snapshot.storage.drivers.insert((*name).to_owned(), Arc::new(parse(&driver)));
+        }
+        if let Some(name) = on_node {
+            let node = format!("{{metadata: {{name: n}}, spec: {{drivers: [{{name: {name}, nodeID: n}}]}}}}");
+            snapshot.storage.csi_nodes.insert("n".to_owned(), Arc::new(parse(&node)));
+        }
+        assert_eq!(refusals("NodeVolumeLimits", &using(&[wants]), &snapshot), [expect], "{case}");
+    }
+}

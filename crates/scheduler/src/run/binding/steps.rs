@@ -1,4 +1,4 @@
-//! How long the steps of a binding took.
+//! How long the steps of a binding took, from the room that is reserved on.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::profile::{Point, scheduler_name};
 use crate::timings::Code;
 
 /// The extension points of a binding, one after the other.
-pub(super) struct Steps {
+pub(in crate::run) struct Steps {
     metrics: Arc<SchedulerMetrics>,
     clock: Clock,
     profile: String,
@@ -20,14 +20,18 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Those of a binding whose first one began at `since`.
-    pub(super) fn new(metrics: &Arc<SchedulerMetrics>, clock: &Clock, pod: &Pod, since: Timestamp) -> Self {
+    pub(in crate::run) fn new(
+        metrics: &Arc<SchedulerMetrics>,
+        clock: &Clock,
+        pod: &Pod,
+        since: Timestamp,
+    ) -> Self {
         let profile = scheduler_name(pod).to_owned();
         Self { metrics: metrics.clone(), clock: clock.clone(), profile, since }
     }
 
     /// The next one is over.
-    pub(super) fn over<T, E>(&mut self, point: Point, result: &Result<T, E>) {
-        let code = if result.is_ok() { Code::Success } else { Code::Error };
+    pub(in crate::run) fn over(&mut self, point: Point, code: Code) {
         let now = self.clock.now();
         let seconds = now.duration_since(self.since).as_secs_f64().max(0.0);
         self.metrics.extension_point(&self.profile, point, code, seconds);
