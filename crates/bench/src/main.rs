@@ -5,6 +5,9 @@
 //! reported beside the others. All loops are bounded. The clients share the machine with what they measure, so CPU per
 //! operation stands beside every rate.
 
+// Rows of this process are measured with the program's allocator.
+#[path = "../../knarr/src/allocator.rs"]
+mod allocator;
 mod arguments;
 mod bench;
 mod extent;
