@@ -1,15 +1,16 @@
 //! Rules that no compiler checks: the layers and edges of the crates, circles among modules, file length, module docs,
-//! duplication, features, what others' code may be.
+//! duplication, features, what others' code may be, what waits for time.
 //!
 //! `docs/crates.toml` is the golden graph: a new edge shows up there first. What counts as a copy is in [`clones`],
-//! what as a circle in [`modules`], why every crate is to be built with the same libraries in [`features`], and which libraries may be
-//! taken in [`supply`].
+//! what as a circle in [`modules`], why every crate is to be built with the same libraries in [`features`], which libraries may be
+//! taken in [`supply`], and what may wait in [`waits`].
 
 mod clones;
 mod features;
 mod functions;
 mod modules;
 mod supply;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,6 +41,7 @@ pub(crate) fn run() -> Result<()> {
             functions.extend(functions::of_file(&name, &text).with_context(|| format!("parse {name}"))?);
         }
     }
+    waits::check(&root, &functions, &mut breaches)?;
     breaches.extend(clones::find(&functions, clones::TOKENS_MIN).iter().map(ToString::to_string));
     for breach in &breaches {
         eprintln!("tidy: {breach}");
@@ -48,7 +50,7 @@ pub(crate) fn run() -> Result<()> {
         bail!("{} rules are broken", breaches.len());
     }
     eprintln!(
-        "tidy: layers, circles, file lengths, module docs, features and licences are in order, and nothing is said twice"
+        "tidy: layers, circles, file lengths, module docs, features, licences and waits are in order, and nothing is said twice"
     );
     Ok(())
 }
