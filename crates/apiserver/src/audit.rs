@@ -104,12 +104,13 @@ impl Audit {
     /// 500 if its first event cannot be stored and that is asked for.
     pub async fn begin(
         self: &Arc<Self>,
-        users: (&UserInfo, Option<&UserInfo>),
+        user: &UserInfo,
+        acting_as: Option<&UserInfo>,
         info: &RequestInfo,
         headers: &HeaderMap,
         address: Option<SocketAddr>,
     ) -> Result<Option<Trail>> {
-        let Some(trail) = self.follow(users, info, headers, address) else { return Ok(None) };
+        let Some(trail) = self.follow(user, acting_as, info, headers, address) else { return Ok(None) };
         let sent = trail.send(Stage::RequestReceived, trail.event.clone()).await;
         if sent.is_err() && self.webhook.as_ref().is_some_and(Webhook::is_strict) {
             self.metrics.rejected();
@@ -120,7 +121,8 @@ impl Audit {
 
     fn follow(
         self: &Arc<Self>,
-        (user, acting_as): (&UserInfo, Option<&UserInfo>),
+        user: &UserInfo,
+        acting_as: Option<&UserInfo>,
         info: &RequestInfo,
         headers: &HeaderMap,
         address: Option<SocketAddr>,
@@ -185,7 +187,7 @@ impl Audit {
         address: Option<SocketAddr>,
         is_certified: bool,
     ) -> Option<Trail> {
-        let mut trail = self.follow((&UserInfo::default(), None), info, headers, address)?;
+        let mut trail = self.follow(&UserInfo::default(), None, info, headers, address)?;
         trail.event["user"] = json!({});
         trail.failure = Some(attempts(headers, is_certified));
         Some(trail)

@@ -196,7 +196,7 @@ impl Authentication {
             return Err(ConfigurationError::rule("empty config data"));
         }
         let file: File = configuration_error::read(yaml)?;
-        check_server_kind((&file.kind, &file.api_version), "AuthenticationConfiguration")?;
+        check_server_kind(&file.kind, &file.api_version, "AuthenticationConfiguration")?;
         Self::of(file, own, ALGORITHMS.map(str::to_owned).to_vec())
     }
 

@@ -254,7 +254,7 @@ impl Authorization {
     /// What is wrong with it, every broken field by its name.
     pub fn parse(yaml: &str, read: impl ReadFile) -> Result<Self, ConfigurationError> {
         let file: File = configuration_error::read(yaml).map_err(ConfigurationError::of(UNREAD))?;
-        check_server_kind((&file.kind, &file.api_version), KIND)?;
+        check_server_kind(&file.kind, &file.api_version, KIND)?;
         let mut errors = FieldErrors::new();
         let authorizers = authorizers(&file.authorizers, &read, &mut errors);
         check_fields(errors, "; ")?;

@@ -315,7 +315,7 @@ impl Catalogue {
         let mut begun = Begun { cache: &self.cache, caches: Vec::new() };
         let mut all = kept;
         for offer in &offers {
-            let cache = self.cache_of(offer, &offers, (&before, &all), &mut begun);
+            let cache = self.cache_of(offer, &offers, &before, &all, &mut begun);
             let precondition = offer.custom.as_ref().map(|custom| Arc::clone(&custom.precondition));
             let conversion = offer.custom.as_ref().and_then(|custom| custom.conversion.clone());
             let kind = Kind::new(offer.row.clone(), offer.schema.clone(), cache)
@@ -408,7 +408,8 @@ impl Catalogue {
         &self,
         Offer { row, custom, .. }: &Offer,
         offers: &[Offer],
-        (before, all): (&Snapshot, &[Kind]),
+        before: &Snapshot,
+        all: &[Kind],
         begun: &mut Begun<'_>,
     ) -> Arc<ResourceCache> {
         if !row.is_stored() {

@@ -98,7 +98,8 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, ConfigurationEr
 /// # Errors
 /// [`ConfigurationError::Kind`].
 pub(crate) fn check_kind(
-    (kind, version): (&str, &str),
+    kind: &str,
+    version: &str,
     expected: &str,
     versions: &[&str],
 ) -> Result<(), ConfigurationError> {
@@ -113,10 +114,7 @@ pub(crate) fn check_kind(
 ///
 /// # Errors
 /// [`ConfigurationError::Rule`].
-pub(crate) fn check_server_kind(
-    (kind, version): (&str, &str),
-    expected: &str,
-) -> Result<(), ConfigurationError> {
+pub(crate) fn check_server_kind(kind: &str, version: &str, expected: &str) -> Result<(), ConfigurationError> {
     if kind == expected && VERSIONS.contains(&version) {
         return Ok(());
     }

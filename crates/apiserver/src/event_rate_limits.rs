@@ -101,7 +101,7 @@ impl EventRateLimits {
     /// What is wrong with it, in upstream's words.
     pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
         let read: Configuration = configuration_error::read(text)?;
-        check_kind((&read.kind, &read.api_version), "Configuration", &[VERSION])?;
+        check_kind(&read.kind, &read.api_version, "Configuration", &[VERSION])?;
         check_fields(check(&read), ", ")?;
         Ok(Self(read.limits.iter().filter_map(Limit::new).collect()))
     }

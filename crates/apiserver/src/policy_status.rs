@@ -98,19 +98,14 @@ async fn check(api: &Api, kind: &Kind, name: &str) -> Result<()> {
     }
     let catalogue = api.catalogue.current();
     let warnings = blocking::when(true, || typechecking::warnings(&policy, &catalogue));
-    match write(api, name, (&policy, generation), &warnings).await {
+    match write(api, name, &policy, generation, &warnings).await {
         // What somebody else has made of it is told by an event of its own.
         Err(error) if error.reason == "Conflict" || error.reason == "NotFound" => Ok(()),
         outcome => outcome,
     }
 }
 
-async fn write(
-    api: &Api,
-    name: &str,
-    (policy, generation): (&Value, i64),
-    warnings: &[Warning],
-) -> Result<()> {
+async fn write(api: &Api, name: &str, policy: &Value, generation: i64, warnings: &[Warning]) -> Result<()> {
     let body = json!({"metadata": {"name": name}});
     let Some((request, _)) = request::of_server(api, POLICIES, "", body, Verb::Update) else { return Ok(()) };
     let request = request.below("status");

@@ -210,7 +210,7 @@ async fn handle(
     let acting_as = deadline::within(limit, api.security.impersonate(&own, http.headers())).await;
     if let Some(audit) = &api.audit {
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
-        passage.trail = audit.begin((&own, target), &info, http.headers(), address).await?;
+        passage.trail = audit.begin(&own, target, &info, http.headers(), address).await?;
         proof.annotate(&own, &passage.notes);
     }
     let acting_as = acting_as?;
@@ -298,7 +298,7 @@ async fn serve(
         if let Some(delegate) = told_elsewhere(&catalogue, &info) {
             return delegate.tell(Told { http, info, permit }).await;
         }
-        return other(api, &catalogue, (http, &info), permit.user()).await;
+        return other(api, &catalogue, http, &info, permit.user()).await;
     };
     let kind = match route {
         Some(Route::Kind(kind)) => kind,
@@ -439,7 +439,8 @@ fn told_elsewhere(catalogue: &Snapshot, info: &RequestInfo) -> Option<Arc<dyn De
 async fn other(
     api: &Api,
     catalogue: &Snapshot,
-    (http, info): (HttpRequest<RequestBody>, &RequestInfo),
+    http: HttpRequest<RequestBody>,
+    info: &RequestInfo,
     user: &UserInfo,
 ) -> Result<Response<Body>> {
     let path = info.path.trim_end_matches('/');

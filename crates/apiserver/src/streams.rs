@@ -97,7 +97,7 @@ async fn session(api: &Api, request: &Authorized, client: OnUpgrade) -> Result<R
     if request.headers.get(http::header::UPGRADE).is_none() {
         return Err(Error::bad_request("Upgrade request required"));
     }
-    let response = send(api, (request, &request.headers), node, path).await?;
+    let response = send(api, request, &request.headers, node, path).await?;
     Ok(backend::answer(api, response, client))
 }
 
@@ -133,8 +133,8 @@ async fn log(api: &Api, request: &Authorized, client: OnUpgrade) -> Result<Respo
     let is_socket = websocket::is_wanted(&request.headers);
     let response = match is_socket {
         // The kubelet gives the log as ever; what is between the client and here is between them.
-        true => send(api, (request, &without_upgrade(&request.headers)), node, path).await?,
-        false => send(api, (request, &request.headers), node, path).await?,
+        true => send(api, request, &without_upgrade(&request.headers), node, path).await?,
+        false => send(api, request, &request.headers, node, path).await?,
     };
     if response.status().is_client_error() || response.status().is_server_error() {
         return Err(refused(request, response).await);
@@ -262,7 +262,8 @@ fn session_path(request: &Authorized, query: &Query, pod: &Value) -> Result<Stri
 
 async fn send(
     api: &Api,
-    (request, headers): (&Authorized, &HeaderMap),
+    request: &Authorized,
+    headers: &HeaderMap,
     node: &str,
     path: String,
 ) -> Result<Response<Incoming>> {

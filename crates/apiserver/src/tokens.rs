@@ -68,7 +68,7 @@ pub async fn request_token(api: &Api, request: &Authorized) -> Result<Answer> {
         lifetime = SECONDS_EXTENDED;
     }
     let token = tokens
-        .issue(private, &audiences, lifetime, (now, api.random.uuid()))
+        .issue(private, &audiences, lifetime, now, api.random.uuid())
         .map_err(|_| Error::internal("the token could not be signed"))?;
     let shown = if audiences.is_empty() { tokens.audiences().to_vec() } else { audiences };
     let end = metadata::time(now + SignedDuration::from_secs(seconds));

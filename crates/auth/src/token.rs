@@ -210,7 +210,8 @@ impl Tokens {
         private: Private,
         audiences: &[String],
         lifetime_seconds: i64,
-        (now, id): (Timestamp, String),
+        now: Timestamp,
+        id: String,
     ) -> Result<String, TokenError> {
         let now = now.as_second();
         let claims = Claims {

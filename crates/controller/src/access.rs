@@ -85,7 +85,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Answers<K, V> {
     }
 
     /// Keeps an answer; if there is no room, in place of the one that ends first.
-    fn keep(&mut self, key: K, value: V, (now, life): (Instant, Duration)) {
+    fn keep(&mut self, key: K, value: V, now: Instant, life: Duration) {
         if self.0.len() >= KEPT_MAX {
             self.0.retain(|_, (until, _)| now < *until);
         }
@@ -123,7 +123,7 @@ impl Access {
             uid: user.uid.unwrap_or_default(),
         });
         let life = if user.is_some() { self.lives.known } else { self.lives.refused };
-        self.tokens.lock().keep(key, user.clone(), (Instant::now(), life));
+        self.tokens.lock().keep(key, user.clone(), Instant::now(), life);
         Ok(user)
     }
 
@@ -149,7 +149,7 @@ impl Access {
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let status = api.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
         let life = if status.allowed { self.lives.allowed } else { self.lives.refused };
-        self.reviews.lock().keep(key, status.allowed, (Instant::now(), life));
+        self.reviews.lock().keep(key, status.allowed, Instant::now(), life);
         Ok(status.allowed)
     }
 }
@@ -184,14 +184,14 @@ mod tests {
     #[test]
     fn answers_end_and_the_first_to_end_makes_room() {
         let (start, mut answers) = (Instant::now(), Answers::default());
-        answers.keep(0, true, (start, ALLOWED));
+        answers.keep(0, true, start, ALLOWED);
         for key in 1..=KEPT_MAX {
-            answers.keep(key, false, (start, REFUSED));
+            answers.keep(key, false, start, REFUSED);
         }
         assert_eq!(answers.0.len(), KEPT_MAX);
         assert_eq!(answers.get(&0, start), Some(true), "who floods the kept refusals does not drive it out");
         assert_eq!(answers.get(&0, start + ALLOWED), None);
-        answers.keep(1, true, (start + REFUSED, ALLOWED));
+        answers.keep(1, true, start + REFUSED, ALLOWED);
         assert_eq!(answers.0.len(), 2, "what is over goes first");
     }
 }

@@ -309,7 +309,7 @@ fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Timestamp) -> Plan {
     let wanted = Scale { replicas, ..scale.clone() };
     let (place, name) = (namespace(&autoscaler.metadata), &spec.scale_target_ref.name);
     let action = Action::update_scale(resource.clone(), place, name, &wanted);
-    report.rescaled(action, (current, replicas), &why)
+    report.rescaled(action, current, replicas, &why)
 }
 
 /// The highest number that any metric asks for, and which one; nothing where that cannot be said.

@@ -64,7 +64,9 @@ fn has_certificate(request: &CertificateSigningRequest) -> bool {
 /// The request with one more condition.
 fn with_condition(
     request: &CertificateSigningRequest,
-    (condition_type, reason, message): (&str, &str, &str),
+    condition_type: &str,
+    reason: &str,
+    message: &str,
     now: Timestamp,
 ) -> CertificateSigningRequest {
     let mut new = request.clone();
@@ -88,7 +90,7 @@ fn approve(request: &CertificateSigningRequest, message: &str, now: Timestamp) -
         namespace: String::new(),
         name: name(&request.metadata).to_owned(),
         subresource: "approval",
-        body: json!(with_condition(request, ("Approved", "AutoApproved", message), now)),
+        body: json!(with_condition(request, "Approved", "AutoApproved", message, now)),
     }))
 }
 

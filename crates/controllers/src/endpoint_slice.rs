@@ -167,7 +167,7 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> (Plan, bool) {
         let own = slices.iter().filter(|slice| slice.address_type == family).cloned().collect();
         let (mut wanted, surplus) = fill(groups, own, snapshot.endpoints_max);
         let told;
-        (has_shares, told) = hints::hint(service, (&snapshot.shares, has_shares), family, &mut wanted);
+        (has_shares, told) = hints::hint(service, &snapshot.shares, has_shares, family, &mut wanted);
         let event = |(event_type, reason, message)| Action::event(service, event_type, reason, message);
         events.extend(told.map(event));
         actions.extend(wanted.into_iter().filter_map(|wanted| match &wanted.slice {

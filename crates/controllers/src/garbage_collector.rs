@@ -137,7 +137,7 @@ fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> 
     let meta = item.meta();
     let (mut owners, mut questions) = (Vec::new(), Vec::new());
     for owner in meta.owner_references.iter().flatten() {
-        match look_up(informers, &followed, (owner, &item), now) {
+        match look_up(informers, &followed, owner, &item, now) {
             Ok(Owner::Unknown) => {
                 let (group, kind) = kind_of(owner);
                 Memory::of(informers).wait(group, kind, key);
@@ -157,7 +157,8 @@ fn gather(informers: &Informers, key: &str, now: Timestamp) -> Option<Snapshot> 
 fn look_up(
     informers: &Informers,
     followed: &Followed<'_>,
-    (owner, dependent): (&OwnerReference, &Item),
+    owner: &OwnerReference,
+    dependent: &Item,
     now: Timestamp,
 ) -> Result<Owner, Box<Question>> {
     let (group, kind) = kind_of(owner);

@@ -97,7 +97,7 @@ pub fn plan(snapshot: &Snapshot) -> Planned {
     for (key, ingress) in &ingresses {
         let wishes = Wishes::of(ingress);
         add(&mut planned.findings, key, wishes.findings);
-        certificates(&mut planned, snapshot, (key, ingress));
+        certificates(&mut planned, snapshot, key, ingress);
     }
     planned
 }
@@ -157,7 +157,7 @@ fn take(
 }
 
 /// Whose certificate is shown for which host: the oldest Ingress's that names one.
-fn certificates(planned: &mut Planned, snapshot: &Snapshot, (key, ingress): (&str, &Ingress)) {
+fn certificates(planned: &mut Planned, snapshot: &Snapshot, key: &str, ingress: &Ingress) {
     let namespace = ingress.metadata.namespace.as_deref().unwrap_or_default();
     for (secret, hosts) in tls_claims(ingress) {
         match snapshot.secrets.get(&format!("{namespace}/{secret}")) {

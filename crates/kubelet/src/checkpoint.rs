@@ -64,7 +64,8 @@ pub(crate) enum Impossible {
 /// # Errors
 /// It cannot be read, is of another policy, or fails the check. It stays as it is.
 pub(crate) fn restore<T: DeserializeOwned + Default>(
-    (manager, path): (&'static str, &Path),
+    manager: &'static str,
+    path: &Path,
     policy: &str,
     check: impl FnOnce(&T) -> Result<(), Impossible>,
 ) -> Result<T, Unusable> {

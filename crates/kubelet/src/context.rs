@@ -108,7 +108,8 @@ impl Context {
     pub(crate) fn annotated_event(
         &self,
         pod: &Pod,
-        (event_type, reason): (EventType, &str),
+        event_type: EventType,
+        reason: &str,
         message: String,
         annotations: BTreeMap<String, String>,
     ) {

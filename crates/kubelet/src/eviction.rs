@@ -87,7 +87,7 @@ pub(crate) async fn run(context: Arc<Kubelet>, machine: Arc<Machine>, inboxes: I
                 is_enough = decide::is_enough(&context.config.eviction, &seen);
             }
             if !is_enough {
-                let first = evict_first(&context, &inboxes, (&threshold, seen), folders.devices()).await;
+                let first = evict_first(&context, &inboxes, &threshold, seen, folders.devices()).await;
                 if first.is_some() {
                     let signal = threshold.signal.as_str();
                     context.metrics.measure(Measure::EvictionStatsAge, &[signal], looked_at.elapsed());
@@ -201,7 +201,8 @@ async fn writable_layers(context: &Kubelet) -> BTreeMap<String, BTreeMap<String,
 async fn evict_first(
     context: &Arc<Kubelet>,
     inboxes: &Inboxes,
-    (threshold, seen): (&policy::Threshold, Observation),
+    threshold: &policy::Threshold,
+    seen: Observation,
     devices: Devices,
 ) -> Option<String> {
     let pods = context.resources.allocations.pods();
@@ -287,7 +288,7 @@ fn evict(
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let Some(inbox) = inboxes.get(uid) else { return false };
     tracing::info!(pod = uid, signal, message, "a pod is evicted");
-    context.annotated_event(pod, (EventType::Warning, REASON), message.clone(), annotations);
+    context.annotated_event(pod, EventType::Warning, REASON, message.clone(), annotations);
     context.metrics.count(Count::Evictions, &[signal]);
     inbox.end(Ending {
         reason: REASON.into(),

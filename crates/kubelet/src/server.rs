@@ -233,11 +233,11 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
             Ok(json(summary::stats(server, only).await))
         }
         ["containerLogs", namespace, pod, container] => {
-            logs::logs(server, (namespace, pod, container), request.uri().query()).await
+            logs::logs(server, namespace, pod, container, request.uri().query()).await
         }
         ["checkpoint", ..] if request.method() != http::Method::POST => Err(checkpoint::wrong_method()),
         ["checkpoint", namespace, pod, container] => {
-            checkpoint::checkpoint(server, (namespace, pod, container), request.uri().query()).await
+            checkpoint::checkpoint(server, namespace, pod, container, request.uri().query()).await
         }
         ["exec", namespace, pod, container] | ["exec", namespace, pod, _, container] => {
             streams::exec(server, (namespace, pod, container), request).await
@@ -246,7 +246,7 @@ async fn route(server: &Arc<Server>, request: Request<Incoming>) -> Result<Respo
             streams::attach(server, (namespace, pod, container), request).await
         }
         ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
-            port_forward::port_forward(server, (namespace, pod), request).await
+            port_forward::port_forward(server, namespace, pod, request).await
         }
         _ => Err(Refusal::not_found("404 page not found")),
     }

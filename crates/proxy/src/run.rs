@@ -37,7 +37,7 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
             [(Port::Health, config.healthz_address), (Port::Metrics, config.metrics_address)]
         {
             if let Some(address) = address {
-                serve((port, address), health.clone(), registry.clone(), &tasks_of_ports).await;
+                serve(port, address, health.clone(), registry.clone(), &tasks_of_ports).await;
             }
         }
         let recorder = informers.recorder_on("kube-proxy", &config.node_name);

@@ -49,41 +49,53 @@ static SCHEMAS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let namespace = Some("ByNamespace");
     let by_user = Some("ByUser");
     vec![
-        schema(("exempt", "exempt", 1), None, anything(groups(&["system:masters"]))),
-        schema(("catch-all", "catch-all", 10_000), by_user, anything(everybody())),
-        schema(("system-nodes", "system", 500), by_user, anything(nodes())),
+        schema("exempt", "exempt", 1, None, anything(groups(&["system:masters"]))),
+        schema("catch-all", "catch-all", 10_000, by_user, anything(everybody())),
+        schema("system-nodes", "system", 500, by_user, anything(nodes())),
         schema(
-            ("system-node-high", "node-high", 400),
+            "system-node-high",
+            "node-high",
+            400,
             by_user,
             json!({"subjects": nodes(), "resourceRules": node_rules}),
         ),
-        schema(("probes", "exempt", 2), None, json!({"subjects": everybody(), "nonResourceRules": probes})),
+        schema("probes", "exempt", 2, None, json!({"subjects": everybody(), "nonResourceRules": probes})),
         schema(
-            ("system-leader-election", "leader-election", 100),
+            "system-leader-election",
+            "leader-election",
+            100,
             by_user,
             json!({"subjects": leaders, "resourceRules": [leases(json!(["get", "create", "update"]))]}),
         ),
         schema(
-            ("kube-controller-manager", "workload-high", 800),
+            "kube-controller-manager",
+            "workload-high",
+            800,
             namespace,
             anything(json!([user("system:kube-controller-manager")])),
         ),
         schema(
-            ("kube-scheduler", "workload-high", 800),
+            "kube-scheduler",
+            "workload-high",
+            800,
             namespace,
             anything(json!([user("system:kube-scheduler")])),
         ),
         schema(
-            ("kube-system-service-accounts", "workload-high", 900),
+            "kube-system-service-accounts",
+            "workload-high",
+            900,
             namespace,
             anything(json!([kube_system])),
         ),
         schema(
-            ("service-accounts", "workload-low", 9000),
+            "service-accounts",
+            "workload-low",
+            9000,
             by_user,
             anything(groups(&["system:serviceaccounts"])),
         ),
-        schema(("global-default", "global-default", 9900), by_user, anything(everybody())),
+        schema("global-default", "global-default", 9900, by_user, anything(everybody())),
     ]
 });
 
@@ -127,7 +139,7 @@ fn limited((name, shares, lendable, queues): &Level) -> Value {
     json!({"metadata": metadata(name), "spec": {"type": "Limited", "limited": limited}})
 }
 
-fn schema((name, level, precedence): (&str, &str, i64), by: Option<&str>, rule: Value) -> Value {
+fn schema(name: &str, level: &str, precedence: i64, by: Option<&str>, rule: Value) -> Value {
     let mut spec = json!({
         "priorityLevelConfiguration": {"name": level},
         "matchingPrecedence": precedence,

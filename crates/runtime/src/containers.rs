@@ -106,7 +106,7 @@ impl Inner {
         )?;
         let cwd = output.spec["process"]["cwd"].as_str().unwrap_or("/");
         let (first_uid, first_gid) = mapping.map_or((0, 0), |it| (it.first_uid, it.first_gid));
-        in_root::make_dir(&rootfs, Path::new(cwd), (first_uid, first_gid)).map_err(internal)?;
+        in_root::make_dir(&rootfs, Path::new(cwd), first_uid, first_gid).map_err(internal)?;
         let log_path = make_log_path(sandbox, &config).map_err(internal)?;
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.as_ref());
         let plan = ContainerPlan {
@@ -158,7 +158,7 @@ impl Inner {
         std::fs::set_permissions(dir.join("upper"), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         if let Some((mapping, userns)) = mapping {
             let layers = self.images.lower_dirs(image);
-            return crate::userns::mount_rootfs(dir, (self.images.root(), &layers), userns, mapping);
+            return crate::userns::mount_rootfs(dir, self.images.root(), &layers, userns, mapping);
         }
         let upper = (dir.join("upper"), dir.join("work"));
         sys::mount::overlay(&self.images.lower_dirs(image), Some((&upper.0, &upper.1)), rootfs)

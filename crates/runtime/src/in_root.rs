@@ -41,7 +41,7 @@ enum Missing {
 ///
 /// # Errors
 /// Something on the way is no directory, or there are too many links.
-pub(crate) fn make_dir(root: &Path, path: &Path, (uid, gid): (u32, u32)) -> io::Result<()> {
+pub(crate) fn make_dir(root: &Path, path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     walk(root, path, Missing::Make(uid, gid)).map(drop)
 }
 
@@ -170,9 +170,9 @@ mod tests {
     #[test]
     fn links_are_followed_within_the_root() {
         let root = root();
-        make_dir(root.path(), Path::new("/etc/up/below"), (0, 0)).unwrap();
+        make_dir(root.path(), Path::new("/etc/up/below"), 0, 0).unwrap();
         assert!(root.path().join("out/below").is_dir());
-        let error = make_dir(root.path(), Path::new("/loop/x"), (0, 0)).unwrap_err();
+        let error = make_dir(root.path(), Path::new("/loop/x"), 0, 0).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::ELOOP as i32));
     }
 

@@ -60,7 +60,8 @@ pub(crate) fn open_to(folder: &Path, mapping: Mapping) -> io::Result<()> {
 /// Mounts a container's root: the layers below `store`, topmost first, with their owners mapped.
 pub(crate) fn mount_rootfs(
     dir: &Path,
-    (store, layers): (&Path, &[PathBuf]),
+    store: &Path,
+    layers: &[PathBuf],
     userns: &Path,
     mapping: Mapping,
 ) -> io::Result<()> {

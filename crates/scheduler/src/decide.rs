@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
     /// Takes the best of the Nodes; `more` is added to their scores, in their order.
     pub(crate) fn choose(mut self, more: &[i64], told: &mut Diagnosis) -> Decision {
         self.prepare_scores(told);
-        match best(&self.candidate, &self.feasible, (more, self.chance), told) {
+        match best(&self.candidate, &self.feasible, more, self.chance, told) {
             Some(node) => Decision::Bind(Choice::of(&self.candidate, node)),
             None => Decision::Unschedulable(available(self.snapshot.len(), &told.reasons())),
         }
@@ -226,7 +226,8 @@ fn enough(percent: usize, nodes: usize) -> usize {
 fn best<'a>(
     candidate: &Candidate<'_>,
     feasible: &[&'a NodeInfo],
-    (more, chance): (&[i64], u64),
+    more: &[i64],
+    chance: u64,
     told: &mut Diagnosis,
 ) -> Option<&'a NodeInfo> {
     if let [only] = feasible {

@@ -282,7 +282,7 @@ impl Client {
                 let (url, node) = (self.extender.url.clone(), wire::shortened(node));
                 return Err(Unheard::Unknown { url, node });
             }
-            let victims = self.victims(pod, (node, said), snapshot)?;
+            let victims = self.victims(pod, node, said, snapshot)?;
             let violations = field(said, "NumPDBViolations").and_then(Value::as_u64).unwrap_or(0);
             let violations = usize::try_from(violations).unwrap_or(usize::MAX);
             match victims.is_empty() {
@@ -300,7 +300,8 @@ impl Client {
     fn victims(
         &self,
         pod: &Pod,
-        (node, said): (&str, &Value),
+        node: &str,
+        said: &Value,
         snapshot: &Snapshot,
     ) -> Result<Vec<Arc<Pod>>, Unheard> {
         let here = snapshot.node(node);

@@ -316,7 +316,8 @@ impl SchedulerMetrics {
         plugin: &'static str,
         event: &'static str,
         is_helped: bool,
-        (start, end): (Timestamp, Timestamp),
+        start: Timestamp,
+        end: Timestamp,
     ) {
         let hint = if is_helped { "Queue" } else { "QueueSkip" };
         self.hints.get_or_create(&HintLabels { plugin, event, hint }).observe(seconds(start, end));
@@ -394,7 +395,7 @@ mod tests {
         metrics.scheduled(History { attempts: 1, since: at(0), is_flushed: true }, at(3));
         metrics.incoming(BTreeMap::from([(("active", "NodeAdd"), 2)]));
         metrics.refused(std::iter::once(("default-scheduler", "NodePorts")));
-        metrics.hinted("NodePorts", "NodeAdd", true, (at(0), at(1)));
+        metrics.hinted("NodePorts", "NodeAdd", true, at(0), at(1));
         metrics.permitted("Success", at(0), at(4));
         metrics.preempting();
         metrics.victims(4);

@@ -222,7 +222,7 @@ impl Queue {
     }
 
     /// Something has happened that helps this Pod if it is unschedulable: it is tried again, after its backoff.
-    pub fn wake(&mut self, key: &str, (event, now): (&'static str, Timestamp)) {
+    pub fn wake(&mut self, key: &str, event: &'static str, now: Timestamp) {
         let Some(waiting) = self.waiting.get_mut(key) else { return };
         let State::Unschedulable { due, .. } = waiting.state else { return };
         if waiting.held != Held::No {
@@ -257,7 +257,7 @@ impl Queue {
     pub fn let_go(&mut self, key: &str, now: Timestamp) {
         let Some(waiting) = self.waiting.get_mut(key) else { return };
         if let Held::Missed(event) = std::mem::replace(&mut waiting.held, Held::No) {
-            self.wake(key, (event, now));
+            self.wake(key, event, now);
         }
     }
 
@@ -286,7 +286,7 @@ impl Queue {
             };
             waiting.is_flushed = true;
             waiting.held = Held::No;
-            self.wake(&key, ("UnschedulableTimeout", now));
+            self.wake(&key, "UnschedulableTimeout", now);
         }
     }
 

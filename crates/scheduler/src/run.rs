@@ -267,7 +267,7 @@ impl Scheduler {
         };
         self.reporter.span(revision, ("scheduler", "decide"), &object, (start, end), &detail);
         match decision {
-            Decision::Bind(choice) => self.bind(key, &pod, revision, (choice, start)),
+            Decision::Bind(choice) => self.bind(key, &pod, revision, choice, start),
             Decision::Unheard(why) => {
                 self.metrics.attempted(&pod, metrics::Outcome::error, start, end);
                 self.queue.back_off(key, end);
@@ -286,7 +286,7 @@ impl Scheduler {
                 let told = pod.clone();
                 self.say_why(Explanation { pod: told, revision, why: ("Unschedulable", why), node });
                 if let Some(Preemption::Possible(candidate)) = preempted {
-                    self.evict_victims(key, &pod, revision, (candidate, start));
+                    self.evict_victims(key, &pod, revision, candidate, start);
                 }
             }
         }

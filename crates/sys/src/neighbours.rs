@@ -69,11 +69,11 @@ fn send(fd: &OwnedFd, to: (u32, u16), frame: &[u8]) -> io::Result<()> {
 
 /// An Ethernet frame with a request for the address by its holder.
 fn request(mac: [u8; 6], ip: Ipv4Addr) -> Vec<u8> {
-    request_of((mac, ip), ip)
+    request_of(mac, ip, ip)
 }
 
 /// An Ethernet frame with a request for an address by somebody.
-fn request_of((mac, sender): ([u8; 6], Ipv4Addr), ip: Ipv4Addr) -> Vec<u8> {
+fn request_of(mac: [u8; 6], sender: Ipv4Addr, ip: Ipv4Addr) -> Vec<u8> {
     // Ethernet, IPv4, lengths of both kinds of addresses, a request.
     const HEAD: [u8; 8] = [0, 1, 8, 0, 6, 4, 0, 1];
     let (sender, ip) = (sender.octets(), ip.octets());

@@ -94,7 +94,7 @@ pub fn configured(
 /// What webhooks see of this server: the users of the kubeconfig that a `WebhookAdmissionConfiguration` names.
 fn credentials(text: &str, read: &impl ReadFile) -> Result<Credentials, ConfigurationError> {
     let told: Webhooks = configuration_error::read(text)?;
-    check_kind((&told.kind, &told.api_version), "WebhookAdmissionConfiguration", &VERSIONS[..1])?;
+    check_kind(&told.kind, &told.api_version, "WebhookAdmissionConfiguration", &VERSIONS[..1])?;
     let file = told.kube_config_file;
     if file.is_empty() {
         return Ok(Credentials::default());
@@ -111,7 +111,7 @@ fn credentials(text: &str, read: &impl ReadFile) -> Result<Credentials, Configur
 
 fn parse(text: &str) -> Result<Vec<Told>, ConfigurationError> {
     let file: File = configuration_error::read(text)?;
-    check_kind((&file.kind, &file.api_version), "AdmissionConfiguration", &VERSIONS)?;
+    check_kind(&file.kind, &file.api_version, "AdmissionConfiguration", &VERSIONS)?;
     Ok(file.plugins)
 }
 

@@ -24,10 +24,10 @@ pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<
     if new == old {
         return Step::Done(Ok(()));
     }
-    judged(async move { check(context, object, (&new, &old)).await })
+    judged(async move { check(context, object, &new, &old).await })
 }
 
-async fn check(context: &Context<'_>, object: &Value, (new, old): (&[Value], &[Value])) -> Result<()> {
+async fn check(context: &Context<'_>, object: &Value, new: &[Value], old: &[Value]) -> Result<()> {
     let name = Metadata::of(object).name();
     let deletes =
         Attributes { verb: "delete".to_owned(), name: name.to_owned(), ..attributes(&context.request.info) };

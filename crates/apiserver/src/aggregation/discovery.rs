@@ -108,7 +108,7 @@ async fn ask(api: &Api, aggregation: &Aggregation, served: &Served, tag: &mut Op
     aggregation.set_discovery(api, &served.link, name, discovery.clone()).await;
     let is_stale = discovery.is_stale;
     if !is_stale {
-        documents((api, aggregation), served, tag, &mut discovery).await;
+        documents(api, aggregation, served, tag, &mut discovery).await;
         aggregation.set_discovery(api, &served.link, name, discovery).await;
     }
     is_stale
@@ -116,19 +116,20 @@ async fn ask(api: &Api, aggregation: &Aggregation, served: &Served, tag: &mut Op
 
 /// Asks for OpenAPI documents. What does not come stays as it was.
 async fn documents(
-    (api, aggregation): (&Api, &Aggregation),
+    api: &Api,
+    aggregation: &Aggregation,
     served: &Served,
     tag: &mut Option<String>,
     discovery: &mut RemoteDiscovery,
 ) {
     let name = &served.registration.name;
     let Ok(_permit) = aggregation.documents.acquire().await else { return };
-    match tokio::time::timeout(DISCOVERY_MAX, third((api, aggregation), served)).await {
+    match tokio::time::timeout(DISCOVERY_MAX, third(api, aggregation, served)).await {
         Ok(Ok(hash)) => discovery.third = hash,
         Ok(Err(failure)) => debug!(api = name, %failure, "no index of OpenAPI documents"),
         Err(_) => debug!(api = name, "the index of OpenAPI documents took too long"),
     }
-    match tokio::time::timeout(DOCUMENT_MAX, second((api, aggregation), served, tag)).await {
+    match tokio::time::timeout(DOCUMENT_MAX, second(api, aggregation, served, tag)).await {
         Ok(Ok(Some(found))) => discovery.second = Some(found),
         Ok(Ok(None)) => {}
         Ok(Err(failure)) => debug!(api = name, %failure, "no OpenAPI document of version 2"),
@@ -173,7 +174,7 @@ async fn resources(
 }
 
 /// The hash of the group-version's OpenAPI document; nothing if there is none.
-async fn third((api, aggregation): (&Api, &Aggregation), served: &Served) -> Result<Option<String>, Failure> {
+async fn third(api: &Api, aggregation: &Aggregation, served: &Served) -> Result<Option<String>, Failure> {
     let answer = get(api, served, ("/openapi/v3", JSON), None, &reader()).await?;
     match answer.status() {
         StatusCode::OK => {}
@@ -206,7 +207,8 @@ fn hashed(text: &str) -> String {
 
 /// The part of its OpenAPI document of version 2 that is about the group-version; nothing if it is known.
 async fn second(
-    (api, aggregation): (&Api, &Aggregation),
+    api: &Api,
+    aggregation: &Aggregation,
     served: &Served,
     tag: &mut Option<String>,
 ) -> Result<Option<Arc<Specification>>, Failure> {

@@ -76,7 +76,7 @@ impl Remote {
         };
         let is_upgrade = is_upgrade(http.headers());
         let client = is_upgrade.then(|| hyper::upgrade::on(&mut http));
-        let request = outgoing(http, (path, query), user)?;
+        let request = outgoing(http, path, query, user)?;
         let Some(client) = client else {
             let (response, held) = match self.link.send(&api, &to, request).await {
                 Ok(answered) => answered,
@@ -190,7 +190,7 @@ pub async fn ask(
 }
 
 /// The request as it is passed on.
-fn outgoing(http: Request<Body>, (path, query): (&str, &str), user: &UserInfo) -> Result<Request<Body>> {
+fn outgoing(http: Request<Body>, path: &str, query: &str, user: &UserInfo) -> Result<Request<Body>> {
     let (head, body) = http.into_parts();
     let uri = match query {
         "" => path.to_owned(),
@@ -352,7 +352,7 @@ mod tests {
                 http.headers_mut()
                     .append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
             }
-            let request = outgoing(http, ("/apis", "a=b"), &UserInfo::default()).unwrap();
+            let request = outgoing(http, "/apis", "a=b", &UserInfo::default()).unwrap();
             assert_eq!(request.uri(), "/apis?a=b");
             let names = request.headers().keys().map(|name| name.as_str().to_owned());
             names.filter(|name| name != "x-remote-user").collect::<Vec<_>>()

@@ -42,7 +42,7 @@ pub async fn follow(api: &Api, aggregation: &Aggregation) {
                 continue;
             }
             let link = Arc::clone(&served.link);
-            let (attended, handle) = abortable(attend((api, aggregation), served));
+            let (attended, handle) = abortable(attend(api, aggregation, served));
             running.push(attended.map(drop).boxed());
             under_way.insert(name, (link, handle));
         }
@@ -53,6 +53,6 @@ pub async fn follow(api: &Api, aggregation: &Aggregation) {
     }
 }
 
-async fn attend((api, aggregation): (&Api, &Aggregation), served: Served) {
+async fn attend(api: &Api, aggregation: &Aggregation, served: Served) {
     tokio::join!(availability::keep(api, aggregation, &served), discovery::keep(api, aggregation, &served));
 }

@@ -115,7 +115,7 @@ impl Policy {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
         let policy: Self = configuration_error::read(text)?;
-        check_kind((&policy.kind, &policy.api_version), "Policy", &["audit.k8s.io/v1"])?;
+        check_kind(&policy.kind, &policy.api_version, "Policy", &["audit.k8s.io/v1"])?;
         if policy.rules.is_empty() {
             return Err(ConfigurationError::rule("rules: there must be at least one"));
         }

@@ -137,7 +137,7 @@ impl Run<'_, '_> {
             }
             self.check_time()?;
             let begun = Instant::now();
-            let evaluate = || policy.evaluate(|| evaluate((policy, mutation), attributes, &view, &beside));
+            let evaluate = || policy.evaluate(|| evaluate(policy, mutation, attributes, &view, &beside));
             let made = match self.authorizer.settle(evaluate).await {
                 Ok(made) => {
                     let taken = attributes.taken(made, &view.form, FieldValidation::Strict).await;
@@ -220,7 +220,8 @@ fn is_wanted(
 
 /// What a mutation makes of the object. Each has a budget of its own, and variables that see what those before it have made.
 fn evaluate(
-    (policy, mutation): (&Policy<Mutations>, &Mutation),
+    policy: &Policy<Mutations>,
+    mutation: &Mutation,
     attributes: &Attributes<'_>,
     view: &View,
     beside: &Beside<'_>,
@@ -233,7 +234,7 @@ fn evaluate(
     let value = scope.evaluate(&mutation.expression);
     let value = value.map_err(Failure::Evaluation)?;
     let object = view.object.as_ref().unwrap_or(&Value::Null);
-    mutation::mutated(mutation, &value, attributes, (&view.form, object))
+    mutation::mutated(mutation, &value, attributes, &view.form, object)
 }
 
 /// What tells an invocation from all others of a request.

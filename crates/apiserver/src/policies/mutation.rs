@@ -104,7 +104,8 @@ pub fn mutated(
     mutation: &Mutation,
     value: &Cel<'_>,
     attributes: &Attributes<'_>,
-    (form, object): (&Form, &Value),
+    form: &Form,
+    object: &Value,
 ) -> Result<Value, Failure> {
     let patched = match mutation.patch_type {
         PatchType::ApplyConfiguration => apply_configuration::patched(value, attributes, form, object)?,

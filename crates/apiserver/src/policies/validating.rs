@@ -139,7 +139,7 @@ struct ValidationFailure<'a> {
 }
 
 impl Run<'_> {
-    fn refuse(&mut self, (policy, binding): (&str, Option<&str>), why: &str, reason: Reason) {
+    fn refuse(&mut self, policy: &str, binding: Option<&str>, why: &str, reason: Reason) {
         if self.refusal.is_some() {
             return;
         }
@@ -153,7 +153,7 @@ impl Run<'_> {
     fn misconfigured(&mut self, wrong: &Misconfigured<'_, Validations>) {
         if wrong.counts() {
             let binding = wrong.binding.map(|binding| binding.name.as_str());
-            self.refuse((&wrong.policy.name, binding), &wrong.message, Reason::Invalid);
+            self.refuse(&wrong.policy.name, binding, &wrong.message, Reason::Invalid);
         }
     }
 
@@ -166,10 +166,10 @@ impl Run<'_> {
                     self.environment.metrics.checked(names, Enforcement::Allow, (error_type, took));
                 }
                 Verdict::Fails(why, reason) => {
-                    self.act(invocation, (index, &why, reason), (error_type, took));
+                    self.act(invocation, index, &why, reason, (error_type, took));
                 }
                 Verdict::Unknown(why) => {
-                    self.act(invocation, (index, &why, Reason::Invalid), (error_type, took));
+                    self.act(invocation, index, &why, Reason::Invalid, (error_type, took));
                 }
             }
         }
@@ -181,7 +181,9 @@ impl Run<'_> {
     fn act(
         &mut self,
         invocation: &Invocation<'_, Validations>,
-        (index, why, reason): (usize, &str, Reason),
+        index: usize,
+        why: &str,
+        reason: Reason,
         counted: (ErrorType, Duration),
     ) {
         let (policy, binding) = (invocation.policy.name.as_str(), invocation.binding.name.as_str());
@@ -189,7 +191,7 @@ impl Run<'_> {
         for action in &invocation.binding.actions {
             let enforcement = match action {
                 Action::Deny => {
-                    self.refuse((policy, Some(binding)), why, reason);
+                    self.refuse(policy, Some(binding), why, reason);
                     Enforcement::Deny
                 }
                 Action::Audit => {
@@ -226,7 +228,7 @@ impl Run<'_> {
                 }
             }
             Err(why) => {
-                self.refuse((policy, Some(binding)), &why.to_string(), Reason::Invalid);
+                self.refuse(policy, Some(binding), &why.to_string(), Reason::Invalid);
                 let counted = (ErrorType::from(&why), took);
                 self.environment.metrics.checked((policy, binding), Enforcement::Deny, counted);
             }

@@ -53,7 +53,7 @@ pub async fn read(api: &Api, request: &Authorized) -> Result<Listed> {
         Some(token) => page_source(api, request, &filter, token).await?,
         None => first_source(api, request, &filter, limit).await?,
     };
-    page(&request.kind, listing, &filter, (limit, token.as_ref())).await
+    page(&request.kind, listing, &filter, limit, token.as_ref()).await
 }
 
 async fn first_source(api: &Api, request: &Authorized, filter: &Filter, limit: usize) -> Result<Listing> {
@@ -114,7 +114,8 @@ async fn page(
     kind: &Kind,
     listing: Listing,
     filter: &Filter,
-    (limit, token): (usize, Option<&Continue>),
+    limit: usize,
+    token: Option<&Continue>,
 ) -> Result<Listed> {
     let start = token.map(|token| format!("{}{}", filter.prefix, token.start));
     let revision = listing.revision;

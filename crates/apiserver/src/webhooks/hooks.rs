@@ -96,12 +96,12 @@ impl Compiler {
             let nth = seen.entry(name.clone()).or_default();
             let uid = format!("{configuration}/{name}/{nth}");
             *nth += 1;
-            Arc::new(self.hook(hook, name, (Arc::clone(&configuration), uid)))
+            Arc::new(self.hook(hook, name, Arc::clone(&configuration), uid))
         });
         compiled.collect()
     }
 
-    fn hook(&self, hook: &Value, name: String, (configuration, uid): (Arc<str>, String)) -> Hook {
+    fn hook(&self, hook: &Value, name: String, configuration: Arc<str>, uid: String) -> Hook {
         let text = |name: &str| hook.get(name).and_then(Value::as_str);
         let selector = |name: &str| Selector::from_label_selector(hook.get(name));
         let items = |name: &str| hook.get(name).and_then(Value::as_array).into_iter().flatten();
@@ -243,7 +243,7 @@ pub(crate) mod tests {
 
     /// One webhook, as it is written in a configuration.
     pub(crate) fn compile(hook: &Value) -> Hook {
-        compiler().hook(hook, "a.b.c".to_owned(), ("configuration".into(), "uid".to_owned()))
+        compiler().hook(hook, "a.b.c".to_owned(), "configuration".into(), "uid".to_owned())
     }
 
     #[test]

@@ -275,7 +275,7 @@ async fn operators_say_who_issues_tokens_by_what_they_are_checked_and_how_long_t
     let of = |tokens: &Tokens, audience: &str| {
         let private =
             Private { namespace: "default".into(), serviceaccount: reference.clone(), ..Private::default() };
-        tokens.issue(private, &[audience.to_owned()], 600, (now(), "id".into())).unwrap()
+        tokens.issue(private, &[audience.to_owned()], 600, now(), "id".into()).unwrap()
     };
     let stranger = Tokens::new(&key(), "https://old.example.com", Vec::new()).unwrap();
     let unknown = Tokens::new(&other, "https://other.example.com", Vec::new()).unwrap();

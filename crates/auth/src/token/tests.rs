@@ -40,7 +40,7 @@ fn issue(tokens: &Tokens, audiences: &[String]) -> String {
         pod: Some(Reference { name: "web".into(), uid: "pod-uid".into() }),
         ..Private::default()
     };
-    tokens.issue(private, audiences, 600, (at(0), "id-1".into())).expect("a token")
+    tokens.issue(private, audiences, 600, at(0), "id-1".into()).expect("a token")
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl<K: Kind> State<K> {
         let undecoded = self.undecoded.remove(key);
         if !self.metadata_subscribers.is_empty() {
             let before = undecoded.or_else(|| old.as_deref().map(partial));
-            self.push_metadata(key, (before, new.as_deref().map(partial)), revision);
+            self.push_metadata(key, before, new.as_deref().map(partial), revision);
         }
         if old.is_none() && new.is_none() {
             return;
@@ -195,13 +195,14 @@ impl<K: Kind> State<K> {
             None => drop(self.undecoded.remove(&*key)),
         }
         let now = metadata.or_else(|| self.metadata_of(&key));
-        self.push_metadata(&key, (before, now), identity.revision);
+        self.push_metadata(&key, before, now, identity.revision);
     }
 
     fn push_metadata(
         &mut self,
         key: &str,
-        (old, new): (Option<Arc<PartialObject>>, Option<Arc<PartialObject>>),
+        old: Option<Arc<PartialObject>>,
+        new: Option<Arc<PartialObject>>,
         revision: u64,
     ) {
         if old.is_none() && new.is_none() {

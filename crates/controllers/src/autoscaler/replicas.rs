@@ -59,7 +59,8 @@ pub(super) struct Proposal {
 pub(super) fn by_utilization(
     scope: &Scope<'_>,
     readings: &Readings,
-    (resource, container): (&str, Option<&str>),
+    resource: &str,
+    container: Option<&str>,
     target: i32,
 ) -> Result<Proposal, MetricError> {
     let groups = Groups::of(scope, readings, Some(resource))?;
@@ -167,8 +168,7 @@ impl<'a> Groups<'a> {
                 groups.missing.insert(name);
                 continue;
             };
-            let counts =
-                resource != Some("cpu") || is_past_its_start(pod, (reading.at, reading.window), scope);
+            let counts = resource != Some("cpu") || is_past_its_start(pod, reading.at, reading.window, scope);
             if counts {
                 groups.uses.insert(name, reading.value);
             } else {
@@ -216,7 +216,7 @@ impl<'a> Groups<'a> {
 }
 
 /// Whether the Pod's use of CPU says what it will use: while it starts, it does not.
-fn is_past_its_start(pod: &Pod, (measured, window): (Timestamp, SignedDuration), scope: &Scope<'_>) -> bool {
+fn is_past_its_start(pod: &Pod, measured: Timestamp, window: SignedDuration, scope: &Scope<'_>) -> bool {
     let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
     let (Some(ready), Some(started)) = (condition(pod, "Ready"), started) else { return false };
     let changed = ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);

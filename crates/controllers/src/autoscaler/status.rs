@@ -100,7 +100,7 @@ impl<'a> Report<'a> {
     }
 
     /// Changes the target's scale, and says so; or says why it could not be changed.
-    pub(super) fn rescaled(mut self, action: Action, (current, replicas): (i32, i32), why: &str) -> Plan {
+    pub(super) fn rescaled(mut self, action: Action, current: i32, replicas: i32, why: &str) -> Plan {
         let measured = Some(counting::decision(replicas.cmp(&current), self.wrong));
         let mut plan = Plan { measured, ..Plan::default() };
         plan.push_step(std::mem::take(&mut self.events));
@@ -164,7 +164,7 @@ pub(super) fn propose(
 ) -> Result<Proposed, Failure> {
     match (&metric.resource, &metric.container_resource, &metric.pods, &metric.object, &metric.external) {
         (Some(of), ..) => {
-            let proposal = by_resource((&of.name, None), &of.target, measured, scope).map_err(|error| {
+            let proposal = by_resource(&of.name, None, &of.target, measured, scope).map_err(|error| {
                 error.failure("FailedGetResourceMetric", &format!("{} resource", of.name))
             })?;
             let current = resource_status(&of.name, &proposal);
@@ -175,7 +175,7 @@ pub(super) fn propose(
         (_, Some(of), ..) => {
             let (resource, container) = (&of.name, &of.container);
             let proposal =
-                by_resource((resource, Some(container)), &of.target, measured, scope).map_err(|error| {
+                by_resource(resource, Some(container), &of.target, measured, scope).map_err(|error| {
                     error.failure("FailedGetContainerResourceMetric", &format!("{container} container"))
                 })?;
             let (name, container) = (resource.clone(), container.clone());
@@ -255,7 +255,8 @@ fn told(
 }
 
 fn by_resource(
-    (resource, container): (&str, Option<&str>),
+    resource: &str,
+    container: Option<&str>,
     target: &MetricTarget,
     measured: Result<Measured, MetricError>,
     scope: &Scope<'_>,
@@ -267,7 +268,7 @@ fn by_resource(
         return proposal.map_err(|error| error.while_(format!("failed to get {resource} usage")));
     }
     let Some(percent) = target.average_utilization else { return Err(MetricError::NoResourceTarget) };
-    let proposal = readings.and_then(|all| by_utilization(scope, &all, (resource, container), percent));
+    let proposal = readings.and_then(|all| by_utilization(scope, &all, resource, container, percent));
     proposal.map_err(|error| error.while_(format!("failed to get {resource} utilization")))
 }
 

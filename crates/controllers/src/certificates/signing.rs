@@ -71,7 +71,7 @@ pub fn plan(
     let Some(checked) = checked.filter(|_| is_ours(&request.spec.signer_name)) else { return plan };
     if let Err(violation) = checked {
         let message = violation.to_string();
-        let failed = with_condition(request, ("Failed", "SignerValidationFailure", &message), now);
+        let failed = with_condition(request, "Failed", "SignerValidationFailure", &message, now);
         plan.push(Action::update_status(&failed));
         return plan;
     }
@@ -138,12 +138,12 @@ pub(super) mod tests {
     #[test]
     fn what_was_approved_is_signed_once() {
         check(&request(), &[]);
-        let approved = with_condition(&request(), ("Approved", "R", "m"), noon());
+        let approved = with_condition(&request(), "Approved", "R", "m", noon());
         check(&approved, &["update certificatesigningrequests/status r", "\"certificate\":\"UEVN\""]);
         let mut signed = approved.clone();
         signed.status.get_or_insert_default().certificate = Some(ByteString(b"PEM".to_vec()));
         check(&signed, &[]);
-        check(&with_condition(&approved, ("Denied", "R", "m"), noon()), &[]);
+        check(&with_condition(&approved, "Denied", "R", "m", noon()), &[]);
         let mut foreign = approved;
         foreign.spec.signer_name = "example.com/s".into();
         check(&foreign, &[]);
@@ -183,7 +183,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_subject_that_cannot_be_read_fails() {
-        let mut approved = with_condition(&request(), ("Approved", "R", "m"), noon());
+        let mut approved = with_condition(&request(), "Approved", "R", "m", noon());
         approved.spec.request = ByteString(UNCLEAR_REQUEST.as_bytes().to_vec());
         check(&approved, &["\"type\":\"Failed\"", "SignerValidationFailure", "must be UTF8String"]);
         approved.spec.signer_name = "example.com/s".into();
@@ -192,7 +192,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_breaks_the_signers_rules_fails() {
-        let mut approved = with_condition(&request(), ("Approved", "R", "m"), noon());
+        let mut approved = with_condition(&request(), "Approved", "R", "m", noon());
         approved.spec.usages = Some(vec!["server auth".into()]);
         check(
             &approved,

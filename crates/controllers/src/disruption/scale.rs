@@ -34,7 +34,7 @@ pub(super) fn of(
     if is_built_in {
         return Ok(Ok(built_in(informers, owner, place)));
     }
-    asked(&Watcher::of(informers).served(), &Answers::of(informers), owner, (place, now))
+    asked(&Watcher::of(informers).served(), &Answers::of(informers), owner, place, now)
 }
 
 /// A ReplicaSet of a Deployment wants as many as that.
@@ -70,7 +70,8 @@ fn asked(
     served: &Served,
     answers: &Answers,
     owner: &OwnerReference,
-    (place, now): (&str, Timestamp),
+    place: &str,
+    now: Timestamp,
 ) -> Result<Scale, Box<Question>> {
     let OwnerReference { api_version, kind, name, .. } = owner;
     let target = Target { api_version, kind, namespace: place, name };
@@ -113,7 +114,7 @@ mod tests {
     fn a_controller_of_another_kind_is_asked_for_its_scale() {
         let owner = parse("{apiVersion: example.com/v1, kind: Rollout, name: web, uid: u1}");
         let answers = Answers::default();
-        let look_up = |served: &Served| said(asked(served, &answers, &owner, ("team", noon())));
+        let look_up = |served: &Served| said(asked(served, &answers, &owner, "team", noon()));
         let nothing = Served::default();
         assert_eq!(look_up(&nothing), Err(Box::new(Question::Resources)));
         answers.put(Question::Resources, noon(), Err(unanswered("away")));
@@ -148,7 +149,7 @@ mod tests {
             answers.put(question.clone(), noon(), answer);
             assert_eq!(look_up(&served), Ok(expect));
         }
-        let later = said(asked(&served, &answers, &owner, ("team", noon() + Duration::from_secs(6))));
+        let later = said(asked(&served, &answers, &owner, "team", noon() + Duration::from_secs(6)));
         assert_eq!(later, Err(Box::new(question)));
     }
 }

@@ -63,7 +63,8 @@ pub(super) type Told = (EventType, &'static str, String);
 /// before if `had_shares`.
 pub(super) fn hint(
     service: &Service,
-    (shares, had_shares): (&Shares, bool),
+    shares: &Shares,
+    had_shares: bool,
     family: &str,
     wanted: &mut [Wanted],
 ) -> (bool, Option<Told>) {

@@ -189,7 +189,7 @@ fn collected(factory: &mut Factory, over: Loop, filter: Option<Expr>, body: Expr
     let element = super::ast::Element { value: body, is_optional: false };
     let list = factory.node(at, Kind::List(vec![element]));
     let step = factory.call(at, "_+_", vec![accu, list]);
-    filtered(factory, over, filter, (init, step))
+    filtered(factory, over, filter, init, step)
 }
 
 /// `transformMap`, `transformMapEntry`.
@@ -198,10 +198,10 @@ fn inserted(factory: &mut Factory, over: Loop, filter: Option<Expr>, entry: Vec<
     let init = factory.node(at, Kind::Map(Vec::new()));
     let accu = accumulator(factory, at);
     let step = factory.call(at, "cel.@mapInsert", std::iter::once(accu).chain(entry).collect());
-    filtered(factory, over, filter, (init, step))
+    filtered(factory, over, filter, init, step)
 }
 
-fn filtered(factory: &mut Factory, over: Loop, filter: Option<Expr>, (init, step): (Expr, Expr)) -> Expr {
+fn filtered(factory: &mut Factory, over: Loop, filter: Option<Expr>, init: Expr, step: Expr) -> Expr {
     let at = over.at;
     let condition = literal(factory, at, Literal::Bool(true));
     let step = match filter {

@@ -127,7 +127,7 @@ impl Check {
         for (index, rule) in node.rules.iter().enumerate() {
             let path = all.index(index);
             match &rule.outcome {
-                Some(Ok(compiled)) => self.compiled(rule, compiled, &path, (declared, context)),
+                Some(Ok(compiled)) => self.compiled(rule, compiled, &path, declared, context),
                 Some(Err(why)) => {
                     let (at, why) = (path.child("rule"), why.to_string());
                     self.told.push(|| FieldError::invalid(&at, shown(&rule.validation), &why));
@@ -143,7 +143,8 @@ impl Check {
         rule: &Rule,
         compiled: &Compiled,
         path: &Path,
-        (declared, context): (&Declared, Context<'_>),
+        declared: &Declared,
+        context: Context<'_>,
     ) {
         let times = context.times_max.unwrap_or_else(|| declared.cardinality_max());
         let cost = compiled.program.cost().max.saturating_mul(times);

@@ -85,8 +85,8 @@ impl Run {
         }
         self.rules(node, path, seen, correlation)?;
         match seen.new {
-            Value::Array(elements) => self.elements(node, path, (elements, seen.old), correlation),
-            Value::Object(fields) => self.fields(node, path, (fields, seen.old), correlation),
+            Value::Array(elements) => self.elements(node, path, elements, seen.old, correlation),
+            Value::Object(fields) => self.fields(node, path, fields, seen.old, correlation),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -95,7 +95,8 @@ impl Run {
         &mut self,
         node: &SchemaNode,
         path: &Path,
-        (elements, old): (&[Value], Option<&Value>),
+        elements: &[Value],
+        old: Option<&Value>,
         correlation: Correlation<'_>,
     ) -> ControlFlow<()> {
         let Some(items) = node.items.as_deref() else { return ControlFlow::Continue(()) };
@@ -112,7 +113,8 @@ impl Run {
         &mut self,
         node: &SchemaNode,
         path: &Path,
-        (fields, old): (&Map<String, Value>, Option<&Value>),
+        fields: &Map<String, Value>,
+        old: Option<&Value>,
         correlation: Correlation<'_>,
     ) -> ControlFlow<()> {
         for (name, new) in fields {
@@ -182,7 +184,7 @@ impl Run {
                 continue;
             }
             let values = if rule.is_optional() { &optional } else { &plain };
-            self.rule(&at, (rule, compiled), values)?;
+            self.rule(&at, rule, compiled, values)?;
         }
         ControlFlow::Continue(())
     }
@@ -190,7 +192,8 @@ impl Run {
     fn rule(
         &mut self,
         at: &At<'_>,
-        (rule, compiled): (&Rule, &Compiled),
+        rule: &Rule,
+        compiled: &Compiled,
         values: &Activation<'_>,
     ) -> ControlFlow<()> {
         let detail = match compiled.program.evaluate(values, &mut self.budget).result {

@@ -192,7 +192,7 @@ async fn forward(
     let upload = if timeouts.is_stream { UPLOAD_OF_STREAM } else { plane.limits.upload };
     let mut request = request.map(|body| Upload::new(body, progress.clone(), upload));
     if switching.is_none() {
-        mirror::copy(plane, (&chosen.forward.mirrors, chosen.live.mirrors()), &mut request);
+        mirror::copy(plane, &chosen.forward.mirrors, chosen.live.mirrors(), &mut request);
     }
     let sent = tokio::select! {
         sent = send(plane, chosen.pool, request, entry) => sent,

@@ -15,11 +15,7 @@ use super::plane::Plane;
 use crate::table::Mirror;
 
 /// Sends a request's copies to the mirrors whose turn it is; the bodies follow when the request's own does.
-pub(super) fn copy(
-    plane: &Arc<Plane>,
-    (mirrors, pools): (&[Mirror], &[Pool]),
-    request: &mut Request<Upload>,
-) {
+pub(super) fn copy(plane: &Arc<Plane>, mirrors: &[Mirror], pools: &[Pool], request: &mut Request<Upload>) {
     for (mirror, pool) in mirrors.iter().zip(pools) {
         if !pool.is_turn(u64::from(mirror.numerator), u64::from(mirror.denominator)) {
             continue;

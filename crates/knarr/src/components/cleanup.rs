@@ -145,7 +145,7 @@ pub(crate) fn detach_pods(layout: &Layout) -> Result<usize> {
     let Ok(settings) = Settings::load(layout) else { return Ok(0) };
     let cluster = settings.args.cluster_cidr;
     let args = &settings.args.container_runtime;
-    let config = super::container_runtime::network_config(layout, (cluster, cluster), args);
+    let config = super::container_runtime::network_config(layout, cluster, cluster, args);
     Ok(cni::detach_foreign(&config)?)
 }
 

@@ -30,7 +30,7 @@ pub(super) fn follow(node: &str, ips: &[IpAddr], informers: &Informers, tasks: &
             let mut backoff = Backoff::new(AGAIN_FIRST, AGAIN_MAX, 0.2);
             let mut told = Told::default();
             loop {
-                let Err(error) = hear(ip, &mut told, (&node, &recorder), &mut backoff).await;
+                let Err(error) = hear(ip, &mut told, &node, &recorder, &mut backoff).await;
                 tracing::debug!(%error, %ip, "others that have the Node's address are not heard");
                 tokio::time::sleep(backoff.next(&random)).await;
             }
@@ -53,7 +53,8 @@ pub(crate) fn place_of(ip: Ipv4Addr) -> sys::Result<Option<(u32, [u8; 6])>> {
 async fn hear(
     ip: Ipv4Addr,
     told: &mut Told,
-    (node, recorder): (&str, &Recorder),
+    node: &str,
+    recorder: &Recorder,
     backoff: &mut Backoff,
 ) -> sys::Result<std::convert::Infallible> {
     let gone = || {

@@ -111,8 +111,8 @@ pub(super) fn has_builtin_network(args: &RuntimeArgs, layout: &Layout) -> bool {
 ///
 /// Only the former has a folder of its own: what other programs have put into /etc/cni/net.d is nobody's unless asked for.
 fn open_network(layout: &Layout, node_network: &NodeNetwork, args: &RuntimeArgs) -> Result<cni::Network> {
-    let cidrs = (node_network.pod_cidrs, node_network.cluster_cidrs);
-    let config = cni::BuiltinConfig { mtu: node_network.pod_mtu, ..network_config(layout, cidrs, args) };
+    let config = network_config(layout, node_network.pod_cidrs, node_network.cluster_cidrs, args);
+    let config = cni::BuiltinConfig { mtu: node_network.pod_mtu, ..config };
     if let Some(folder) = &config.own_bin_dir {
         let program = std::env::current_exe().context("find this program")?;
         cni::plugin::link_plain(folder, &program).context("link the built-in network plugins")?;
@@ -124,7 +124,8 @@ fn open_network(layout: &Layout, node_network: &NodeNetwork, args: &RuntimeArgs)
 /// Of Pods on this Node, and of all Pods.
 pub(super) fn network_config(
     layout: &Layout,
-    (pod_cidrs, cluster_cidrs): (Cidrs, Cidrs),
+    pod_cidrs: Cidrs,
+    cluster_cidrs: Cidrs,
     args: &RuntimeArgs,
 ) -> cni::BuiltinConfig {
     let bin_dirs = match args.cni_bin_dir.as_slice() {

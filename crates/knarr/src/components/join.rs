@@ -159,7 +159,7 @@ impl Newcomer<'_> {
             false => None,
         };
         self.register(&kube, &node_ips, layout, config.cloud).await.context("make the Node")?;
-        self.serving(&kube, &kept, (&name, &node_ips), &believed.kubelet_serving).await?;
+        self.serving(&kube, &kept, &name, &node_ips, &believed.kubelet_serving).await?;
         let kubeconfigs = [
             (layout.agent_kubeconfig(), "kubelet", &client),
             (layout.proxy_kubeconfig(), "kube-proxy", &proxy),
@@ -178,7 +178,8 @@ impl Newcomer<'_> {
         &self,
         kube: &kube::Client,
         kept: &Kept<'_>,
-        (user, node_ips): (&str, &[IpAddr]),
+        user: &str,
+        node_ips: &[IpAddr],
         issuers: &str,
     ) -> Result<Identity> {
         let subject = |addresses| Subject {
@@ -418,13 +419,13 @@ impl Kept<'_> {
     }
 
     async fn ask(&self, kube: &kube::Client, signer: &Signer, subject: &Subject) -> Result<Identity> {
-        let identity = certificate(kube, self.tasks, (signer.name, signer.usage), subject).await?;
+        let identity = certificate(kube, self.tasks, signer.name, signer.usage, subject).await?;
         pki::keep(self.tls, subject, self.authority, &identity)?;
         Ok(identity)
     }
 }
 
-fn request_object(request_pem: String, (signer, usage): (&str, &str)) -> CertificateSigningRequest {
+fn request_object(request_pem: String, signer: &str, usage: &str) -> CertificateSigningRequest {
     CertificateSigningRequest {
         metadata: ObjectMeta { generate_name: Some("csr-".to_owned()), ..ObjectMeta::default() },
         spec: CertificateSigningRequestSpec {
@@ -440,7 +441,7 @@ fn request_object(request_pem: String, (signer, usage): (&str, &str)) -> Certifi
 /// Where the server sees this host, as it would write it into a request; nothing if it does not say.
 async fn seen_at(kube: &kube::Client, subject: &Subject) -> Result<Option<IpAddr>> {
     let requests: Api<CertificateSigningRequest> = Api::all(kube.clone());
-    let request = request_object(pki::request(subject)?.0, (SERVING.name, SERVING.usage));
+    let request = request_object(pki::request(subject)?.0, SERVING.name, SERVING.usage);
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let made = again(async || Ok(requests.create(&params, &request).await?)).await?;
     let seen = made.spec.extra.unwrap_or_default().remove(auth::PEER_ADDRESS).unwrap_or_default();
@@ -451,12 +452,13 @@ async fn seen_at(kube: &kube::Client, subject: &Subject) -> Result<Option<IpAddr
 async fn certificate(
     kube: &kube::Client,
     tasks: &Tasks,
-    (signer, usage): (&str, &str),
+    signer: &str,
+    usage: &str,
     subject: &Subject,
 ) -> Result<Identity> {
     let (request_pem, key_pem) = pki::request(subject)?;
     let requests: Api<CertificateSigningRequest> = Api::all(kube.clone());
-    let request = request_object(request_pem, (signer, usage));
+    let request = request_object(request_pem, signer, usage);
     let made = again(async || Ok(requests.create(&PostParams::default(), &request).await?)).await;
     let name = made.map_err(|error| refused(error, signer))?.metadata.name;
     let name = name.context("the API server has given the request no name")?;

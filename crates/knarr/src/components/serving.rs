@@ -239,7 +239,7 @@ async fn answer(
     let now = port.informers.clock().now();
     // A connection may outlive the certificate that it began with.
     let certified = certified.filter(|certified| certified.is_valid(now));
-    match port.access.pass(certified, (method, path, request.headers())).await {
+    match port.access.pass(certified, method, path, request.headers()).await {
         Err(refusal) => return refused(&refusal),
         Ok(is_known) if is_known => slot.prove(Standing::Known),
         Ok(_) => {}

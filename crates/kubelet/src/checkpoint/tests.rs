@@ -17,7 +17,7 @@ fn restored(path: &Path, policy: &str) -> Result<State, String> {
         true => Err(Impossible::OtherMemory),
         false => Ok(()),
     };
-    restore(("cpu", path), policy, check).map_err(|error| error.to_string())
+    restore("cpu", path, policy, check).map_err(|error| error.to_string())
 }
 
 /// Source: `TestCheckpointStateRestore` of upstream's `pkg/kubelet/cm/cpumanager/state` and `.../memorymanager/state`.

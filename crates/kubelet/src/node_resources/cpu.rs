@@ -61,7 +61,7 @@ impl CpuManager {
     pub(crate) fn open(folder: &Path, layout: Arc<Layout>, policy: StaticPolicy) -> Result<Self, Unusable> {
         let path = folder.join(CHECKPOINT);
         let all = layout.cpus.keys().copied().collect();
-        let state = checkpoint::restore((NAME, &path), "static", |state| check::check(state, &all, &policy))?;
+        let state = checkpoint::restore(NAME, &path, "static", |state| check::check(state, &all, &policy))?;
         let manager = Self { layout, policy, path, state: Mutex::new(state) };
         manager.save(&mut manager.state.lock());
         Ok(manager)
@@ -72,7 +72,7 @@ impl CpuManager {
     /// # Errors
     /// One does: those containers' CPUs are not everybody's yet.
     pub(crate) fn check_none(folder: &Path) -> Result<(), Unusable> {
-        checkpoint::restore::<IgnoredAny>((NAME, &folder.join(CHECKPOINT)), "none", |_| Ok(())).map(drop)
+        checkpoint::restore::<IgnoredAny>(NAME, &folder.join(CHECKPOINT), "none", |_| Ok(())).map(drop)
     }
 
     /// Takes back what a Pod has. Whether that changes what others share.

@@ -49,7 +49,7 @@ impl MemoryManager {
         reserved: ReservedMemory,
     ) -> Result<Self, Unusable> {
         let path = folder.join(CHECKPOINT);
-        let state: Checkpoint = checkpoint::restore((NAME, &path), "Static", |state: &Checkpoint| {
+        let state: Checkpoint = checkpoint::restore(NAME, &path, "Static", |state: &Checkpoint| {
             state::check(&layout, &reserved, &state.entries)
         })?;
         let manager = Self { layout, reserved, path, entries: Mutex::new(state.entries) };
@@ -62,7 +62,7 @@ impl MemoryManager {
     /// # Errors
     /// One does: those containers are held to their nodes yet.
     pub(crate) fn check_none(folder: &Path) -> Result<(), Unusable> {
-        checkpoint::restore::<IgnoredAny>((NAME, &folder.join(CHECKPOINT)), "None", |_| Ok(())).map(drop)
+        checkpoint::restore::<IgnoredAny>(NAME, &folder.join(CHECKPOINT), "None", |_| Ok(())).map(drop)
     }
 
     /// Takes back what a Pod has.

@@ -20,7 +20,9 @@ const FOLDER: &str = "checkpoints";
 /// In upstream's words: there is no such container, or the runtime refuses.
 pub(super) async fn checkpoint(
     server: &Arc<Server>,
-    (namespace, name, container): (&str, &str, &str),
+    namespace: &str,
+    name: &str,
+    container: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Refusal> {
     let pod = server.pod(namespace, name).map_err(|_| Refusal::not_found("pod does not exist"))?;

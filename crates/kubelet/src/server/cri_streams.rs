@@ -166,7 +166,7 @@ impl StreamingServer {
         let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
         let target = port_forward::Target { runtime: self.0.runtime.clone(), sandbox: call.pod_sandbox_id };
         self.0.tasks.spawn("cri port forward", async move {
-            port_forward::carry(IDLE_TIMEOUT, client, (&upgrade, ports), &target).await;
+            port_forward::carry(IDLE_TIMEOUT, client, &upgrade, ports, &target).await;
         });
         Ok(response)
     }

@@ -39,7 +39,9 @@ struct Source {
 /// Answers with the log of (namespace, pod, container).
 pub(super) async fn logs(
     server: &Arc<Server>,
-    (namespace, name, container): (&str, &str, &str),
+    namespace: &str,
+    name: &str,
+    container: &str,
     query: Option<&str>,
 ) -> Result<Response<Body>, Refusal> {
     let query = Query::of(query);

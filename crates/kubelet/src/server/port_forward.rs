@@ -40,7 +40,8 @@ pub(super) const PROTOCOLS: Protocols = Protocols {
 /// Carries a client's connections until it leaves.
 pub(super) async fn port_forward(
     server: &Arc<Server>,
-    (namespace, pod): (&str, &str),
+    namespace: &str,
+    pod: &str,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refusal> {
     let upgrade = Upgrade::of(request.headers(), &PROTOCOLS)?;
@@ -49,7 +50,7 @@ pub(super) async fn port_forward(
     let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
     let (runtime, idle_timeout) = (server.context.runtime.clone(), server.idle_timeout());
     server.context.tasks.spawn("port forward", async move {
-        carry(idle_timeout, client, (&upgrade, ports), &Target { runtime, sandbox }).await;
+        carry(idle_timeout, client, &upgrade, ports, &Target { runtime, sandbox }).await;
     });
     Ok(response)
 }
@@ -66,7 +67,8 @@ pub(super) fn ports(upgrade: &Upgrade, query: Option<&str>) -> Result<Vec<u16>, 
 pub(super) async fn carry(
     idle_timeout: Duration,
     client: OnUpgrade,
-    (upgrade, ports): (&Upgrade, Vec<u16>),
+    upgrade: &Upgrade,
+    ports: Vec<u16>,
     target: &Target,
 ) {
     let is_tunnel = upgrade.protocol == TUNNEL;

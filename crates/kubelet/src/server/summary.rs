@@ -328,7 +328,7 @@ fn render(look: &Look, disks: Option<&Disks>, node_name: &str, boot: Timestamp) 
 fn of_pod(look: &Look, disks: Option<&Disks>, pod: &PodStats) -> Value {
     let disk = disks.and_then(|disks| disks.pods.get(&pod.uid));
     let fs = disks.map(|disks| disks.node).unwrap_or_default();
-    let of_container = |container| of_container(look, (disks, disk), container);
+    let of_container = |container| of_container(look, disks, disk, container);
     let containers: Vec<Value> = pod.containers.iter().map(of_container).collect();
     let mut value = json!({
         "podRef": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
@@ -402,7 +402,8 @@ pub(super) async fn volumes(server: &Server) -> Arc<Vec<VolumeStats>> {
 
 fn of_container(
     look: &Look,
-    (disks, disk): (Option<&Disks>, Option<&PodDisk>),
+    disks: Option<&Disks>,
+    disk: Option<&PodDisk>,
     container: &ContainerStats,
 ) -> Value {
     let mut value = json!({

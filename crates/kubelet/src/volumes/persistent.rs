@@ -118,7 +118,7 @@ pub(crate) async fn keep_up(volumes: &Volumes, pod: &Pod) -> Result<(), VolumeEr
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
         let Some(known) = all.get(&volume.name).filter(|known| is_there(known)) else { continue };
         if let Some(name) = known.driver.as_deref().filter(|_| is_persistent(volume)) {
-            let kept = csi_volume::keep_up(volumes, pod, volume, (name, known)).await;
+            let kept = csi_volume::keep_up(volumes, pod, volume, name, known).await;
             failures.extend(kept.err());
         }
     }

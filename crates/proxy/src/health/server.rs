@@ -49,7 +49,8 @@ pub(crate) enum Port {
 /// Serves one of the proxy's own ports; at all addresses it is those of the families that are programmed. A port that
 /// somebody else has is told of, and the proxy works on without it.
 pub(crate) async fn serve(
-    (port, address): (Port, SocketAddr),
+    port: Port,
+    address: SocketAddr,
     health: Health,
     registry: base::metrics::Metrics,
     tasks: &Tasks,

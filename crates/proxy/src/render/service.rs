@@ -51,7 +51,7 @@ pub(super) fn add(table: &mut Table, row: &Row, config: &Config) {
     let to_row = has_endpoints.then(|| chain.clone());
     let to_balancer = match &row.port.source_ranges {
         Some(ranges) if !row.leads.balancer_ips.is_empty() => {
-            Some(add_firewall(table, row, ranges, (to_row.as_deref(), config)))
+            Some(add_firewall(table, row, ranges, to_row.as_deref(), config))
         }
         _ => to_row.clone(),
     };
@@ -155,7 +155,8 @@ fn add_firewall(
     table: &mut Table,
     row: &Row,
     ranges: &[Cidr],
-    (chain, config): (Option<&str>, &Config),
+    chain: Option<&str>,
+    config: &Config,
 ) -> String {
     let firewall = format!("firewall/{}", id(row));
     let pass = || Expr::Verdict(chain.map_or(Verdict::Return, |chain| Verdict::Goto(chain.to_owned())));

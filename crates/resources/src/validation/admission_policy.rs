@@ -24,7 +24,7 @@ pub(crate) fn validating(object: &Value) -> FieldErrors {
 fn validating_after(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
-    let compiler = common((object, old), &mut errors);
+    let compiler = common(object, old, &mut errors);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         const ONE: &str = "validations or auditAnnotations must contain at least one item";
@@ -70,7 +70,7 @@ pub(crate) fn validating_status(new: &Value, _: &Value) -> FieldErrors {
 }
 
 /// What policies of both sorts have; answers what compiles the rest.
-pub(super) fn common((object, old): (&Value, Option<&Value>), errors: &mut FieldErrors) -> Compiler {
+pub(super) fn common(object: &Value, old: Option<&Value>, errors: &mut FieldErrors) -> Compiler {
     let spec = &At::root(object).get("spec");
     let has_params = spec.some("paramKind").is_some();
     spec.get("failurePolicy").one_of(FAILURE_POLICIES, errors);
@@ -120,12 +120,7 @@ pub(super) fn variables(spec: &At<'_>, errors: &mut FieldErrors) -> Compiler {
 }
 
 /// Whether an expression compiles.
-fn compiles(
-    expression: &At<'_>,
-    compiler: &Compiler,
-    (sees, types): (Sees, &[Type]),
-    errors: &mut FieldErrors,
-) {
+fn compiles(expression: &At<'_>, compiler: &Compiler, sees: Sees, types: &[Type], errors: &mut FieldErrors) {
     if let Err(why) = compiler.compile(expression.text(), sees, types) {
         errors.push(expression.invalid(&why.to_string()));
     }
@@ -182,13 +177,13 @@ fn validation(validation: &At<'_>, compiler: &Compiler, errors: &mut FieldErrors
     if expression.text().trim().is_empty() {
         errors.push(expression.required("expression is not specified"));
     } else {
-        compiles(&expression, compiler, (Sees::Authorizer, &[Type::Bool]), errors);
+        compiles(&expression, compiler, Sees::Authorizer, &[Type::Bool], errors);
     }
     let is_blank = |at: &At<'_>| !at.text().is_empty() && at.text().trim().is_empty();
     if is_blank(&computed) {
         errors.push(computed.invalid("must be non-empty if specified"));
     } else if !computed.text().is_empty() {
-        compiles(&computed, compiler, (Sees::Nothing, &[Type::String]), errors);
+        compiles(&computed, compiler, Sees::Nothing, &[Type::String], errors);
     }
     if is_blank(&message) {
         errors.push(message.invalid("message must be non-empty if specified"));
@@ -213,7 +208,7 @@ fn annotation(policy: &str, annotation: &At<'_>, compiler: &Compiler, errors: &m
     } else if text.len() > ANNOTATION_BYTES_MAX {
         errors.push(expression.required(&format!("must not exceed {ANNOTATION_BYTES_MAX} bytes in length")));
     } else {
-        compiles(&expression, compiler, (Sees::Authorizer, &[Type::String, Type::Null]), errors);
+        compiles(&expression, compiler, Sees::Authorizer, &[Type::String, Type::Null], errors);
     }
 }
 

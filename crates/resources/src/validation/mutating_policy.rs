@@ -26,7 +26,7 @@ pub(crate) fn policy_update(new: &Value, old: &Value) -> FieldErrors {
 fn policy_after(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
-    let compiler = common((object, old), &mut errors);
+    let compiler = common(object, old, &mut errors);
     operations(&spec.get("matchConstraints").get("resourceRules"), &mut errors);
     let mutations = spec.get("mutations");
     if mutations.is_empty() {

@@ -131,7 +131,7 @@ fn unpack_entry<R: Read>(
     }
     let kind = entry.header().entry_type();
     clear(&target, kind)?;
-    if !make(entry, sparse, (root, &mut *parents), &target)? {
+    if !make(entry, sparse, root, &mut *parents, &target)? {
         return Ok(());
     }
     let header = entry.header().clone();
@@ -169,7 +169,8 @@ fn or_zero(field: &[u8], number: io::Result<u64>) -> Result<u64, ImageError> {
 fn make<R: Read>(
     entry: &mut Entry<'_, R>,
     sparse: Option<Sparse>,
-    (root, parents): (&Path, &mut BTreeSet<PathBuf>),
+    root: &Path,
+    parents: &mut BTreeSet<PathBuf>,
     target: &Path,
 ) -> Result<bool, ImageError> {
     use nix::sys::stat::{Mode, SFlag, makedev, mknod};
@@ -242,7 +243,7 @@ fn place(root: &Path, path: &Path, made: &mut BTreeSet<PathBuf>) -> Result<Optio
     let mut links = 0;
     let mut parent = root.to_owned();
     for part in parts {
-        parent = enter(root, &parent, Path::new(part), (&mut links, &mut *made))?;
+        parent = enter(root, &parent, Path::new(part), &mut links, &mut *made)?;
     }
     Ok(Some(parent.join(name)))
 }
@@ -252,7 +253,8 @@ fn enter(
     root: &Path,
     dir: &Path,
     part: &Path,
-    (links, made): (&mut usize, &mut BTreeSet<PathBuf>),
+    links: &mut usize,
+    made: &mut BTreeSet<PathBuf>,
 ) -> Result<PathBuf, ImageError> {
     let mut at = dir.to_owned();
     for component in part.components() {
@@ -268,7 +270,7 @@ fn enter(
                             return Err(invalid("too many links in a path"));
                         }
                         let link = fs::read_link(&next).map_err(ImageError::io("read a link"))?;
-                        enter(root, &at, &link, (&mut *links, &mut *made))?
+                        enter(root, &at, &link, &mut *links, &mut *made)?
                     }
                     Ok(metadata) if metadata.is_dir() => next,
                     Ok(_) => return Err(invalid("a file is used as a directory")),

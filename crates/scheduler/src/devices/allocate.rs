@@ -65,7 +65,7 @@ fn wanted<'a>(
     for request in requests_of(claim) {
         let mut made = Request { name: &request.name, alternatives: Vec::new() };
         for (name, asked) in alternatives(request) {
-            made.alternatives.push(alternative(devices, &wanted, (name, asked), pools)?);
+            made.alternatives.push(alternative(devices, &wanted, name, asked, pools)?);
         }
         least += made.alternatives.iter().map(|one| one.count.number()).min().unwrap_or(0);
         wanted.requests.push(made);
@@ -79,7 +79,8 @@ fn wanted<'a>(
 fn alternative<'a>(
     devices: &'a Devices,
     wanted: &Wanted<'a>,
-    (name, asked): (String, Asked<'a>),
+    name: String,
+    asked: Asked<'a>,
     pools: &'a [Pool],
 ) -> Result<Alternative<'a>, DeviceError> {
     let request = name.clone();

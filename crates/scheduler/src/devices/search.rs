@@ -114,10 +114,10 @@ impl<'a> Search<'a> {
         }
         match &alternative.count {
             Count::All(devices) => match devices.get(at.device) {
-                Some(offered) => self.take_all(at, (wanted, request.name, alternative), *offered),
+                Some(offered) => self.take_all(at, wanted, request.name, alternative, *offered),
                 None => Ok(false),
             },
-            Count::Exactly(_) => self.take_one(at, (wanted, request.name, alternative)),
+            Count::Exactly(_) => self.take_one(at, wanted, request.name, alternative),
         }
     }
 
@@ -138,13 +138,15 @@ impl<'a> Search<'a> {
     fn take_all(
         &mut self,
         at: Position,
-        (wanted, request, alternative): (&Wanted<'a>, &str, &Alternative<'a>),
+        wanted: &Wanted<'a>,
+        request: &str,
+        alternative: &Alternative<'a>,
         offered: Offered<'a>,
     ) -> Result<bool, Stop> {
         if self.is_in_use(at, alternative, &offered) || self.is_withheld(alternative, &offered) {
             return Ok(false);
         }
-        if !self.holds_together(at, (wanted, request, alternative), &offered) {
+        if !self.holds_together(at, wanted, request, alternative, &offered) {
             return Err(Stop::Failed(DeviceError::Request {
                 claim: super::claim_key(wanted.claim),
                 request: alternative.name.clone(),
@@ -158,7 +160,9 @@ impl<'a> Search<'a> {
     fn take_one(
         &mut self,
         at: Position,
-        (wanted, request, alternative): (&Wanted<'a>, &str, &Alternative<'a>),
+        wanted: &Wanted<'a>,
+        request: &str,
+        alternative: &Alternative<'a>,
     ) -> Result<bool, Stop> {
         let pools = self.pools;
         for pool in pools.iter().filter(|pool| pool.flaw.is_none()) {
@@ -167,7 +171,7 @@ impl<'a> Search<'a> {
                     || !self.is_selected(at, wanted, alternative, &offered)?
                     || !is_whole(offered.device)
                     || self.is_withheld(alternative, &offered)
-                    || !self.holds_together(at, (wanted, request, alternative), &offered)
+                    || !self.holds_together(at, wanted, request, alternative, &offered)
                 {
                     continue;
                 }
@@ -237,7 +241,9 @@ impl<'a> Search<'a> {
     fn holds_together(
         &self,
         at: Position,
-        (wanted, request, alternative): (&Wanted<'a>, &str, &Alternative<'a>),
+        wanted: &Wanted<'a>,
+        request: &str,
+        alternative: &Alternative<'a>,
         offered: &Offered<'a>,
     ) -> bool {
         let concerning = wanted.constraints.iter().filter(|one| one.concerns(request, &alternative.name));

@@ -129,7 +129,7 @@ fn spread<'a>(
                 (counts, domains, fewest)
             }
             None => {
-                let counts = count(constraint, together, pod, (all, &same));
+                let counts = count(constraint, together, pod, all, &same);
                 let (domains, fewest) = (counts.len(), counts.values().copied().min().unwrap_or(0));
                 (Counts::Sum(counts), domains, fewest)
             }
@@ -166,7 +166,8 @@ fn count<'a>(
     constraint: &TopologySpreadConstraint,
     together: &[&TopologySpreadConstraint],
     pod: &Pod,
-    (all, same): (&'a Snapshot, &[KindId]),
+    all: &'a Snapshot,
+    same: &[KindId],
 ) -> HashMap<&'a str, usize> {
     let (per_node, allowed) = (all.domains.per_node(same), all.allowed.of(pod, all.len()));
     let mut counts = HashMap::new();

@@ -35,11 +35,11 @@ fn an_unschedulable_pod_waits_for_what_helps_and_for_its_backoff() {
     let mut queue = refused(&["NodeAffinity"]);
     assert_eq!(queue.pop(at(5)), None);
     assert_eq!(refusals(&queue), [("NodeAffinity", vec!["a"])]);
-    queue.wake("a", ("NodeAdd", at(5)));
+    queue.wake("a", "NodeAdd", at(5));
     assert_eq!(queue.pop(at(5)).as_deref(), Some("a"), "its backoff of 1 s is over");
     queue.unschedulable("a", ["NodeAffinity"].into(), at(5));
     queue.add("busy", 0, ("PodAdd", at(6)));
-    queue.wake("a", ("NodeAdd", at(6)));
+    queue.wake("a", "NodeAdd", at(6));
     assert_eq!(queue.depths(), Depths { active: 1, backoff: 1, unschedulable: 0 });
     assert_eq!(queue.next_due(), Some(at(7)), "the second backoff is 2 s");
     assert!(refusals(&queue).is_empty());
@@ -50,7 +50,7 @@ fn an_unschedulable_pod_waits_for_what_helps_and_for_its_backoff() {
 fn who_backs_off_is_tried_early_only_if_nobody_else_waits() {
     let mut queue = refused(&["NodeAffinity"]);
     queue.add("b", 5, ("PodAdd", at(0)));
-    queue.wake("a", ("NodeAdd", at(0)));
+    queue.wake("a", "NodeAdd", at(0));
     assert_eq!(pop_all(&mut queue, 0), ["b", "a"]);
     queue.back_off("a", at(0));
     assert_eq!(queue.pop(at(0)), None, "trying again does not mend an error");
@@ -68,7 +68,7 @@ fn errors_and_refusals_back_off_apart_from_each_other() {
             queue.back_off("a", at(0));
         } else {
             queue.unschedulable("a", ["NodeAffinity"].into(), at(0));
-            queue.wake("a", ("NodeAdd", at(0)));
+            queue.wake("a", "NodeAdd", at(0));
         }
         due.extend(queue.next_due());
     }
@@ -82,7 +82,7 @@ fn errors_and_refusals_back_off_apart_from_each_other() {
 fn who_was_refused_comes_after_those_that_wait() {
     let mut queue = refused(&["NodeAffinity"]);
     queue.add("b", 0, ("PodAdd", at(0)));
-    queue.wake("a", ("NodeAdd", at(9)));
+    queue.wake("a", "NodeAdd", at(9));
     queue.add("c", 0, ("PodAdd", at(9)));
     assert_eq!(pop_all(&mut queue, 9), ["a", "b", "c"]);
 }
@@ -140,7 +140,7 @@ fn a_backoff_doubles_up_to_its_bound() {
 fn a_pod_for_which_others_go_is_not_tried_meanwhile_and_forgets_nothing() {
     let mut queue = refused(&["NodeResourcesFit"]);
     queue.hold("a");
-    queue.wake("a", ("AssignedPodDelete", at(5)));
+    queue.wake("a", "AssignedPodDelete", at(5));
     assert_eq!(queue.pop(at(5)), None);
     queue.let_go("a", at(6));
     assert_eq!(queue.pop(at(6)).as_deref(), Some("a"));
@@ -158,7 +158,7 @@ fn a_removed_pod_leaves_nothing_behind() {
     queue.pop(at(0));
     queue.back_off("a", at(0));
     queue.remove("a");
-    queue.wake("a", ("NodeAdd", at(0)));
+    queue.wake("a", "NodeAdd", at(0));
     queue.let_go("a", at(0));
     assert_eq!((queue.pop(at(600)), queue.next_due(), queue.depths()), (None, None, Depths::default()));
     assert!(queue.refused_by.is_empty() && queue.backing_off.is_empty());
@@ -167,7 +167,7 @@ fn a_removed_pod_leaves_nothing_behind() {
 #[test]
 fn what_comes_into_a_queue_is_counted_with_its_reason() {
     let mut queue = refused(&["NodeAffinity"]);
-    queue.wake("a", ("NodeAdd", at(0)));
+    queue.wake("a", "NodeAdd", at(0));
     queue.pop(at(0));
     let expected = [
         (("active", "PodAdd"), 1),
@@ -184,7 +184,7 @@ fn a_pod_is_in_one_queue_wherever_it_comes_from() {
     for active in [false, true] {
         let mut queue = refused(&["NodeAffinity"]);
         if active {
-            queue.wake("a", ("NodeAdd", at(5)));
+            queue.wake("a", "NodeAdd", at(5));
         }
         queue.back_off("a", at(5));
         assert_eq!(queue.depths(), Depths { backoff: 1, ..Depths::default() });

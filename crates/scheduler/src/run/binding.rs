@@ -115,7 +115,8 @@ impl Scheduler {
         key: &str,
         pod: &Arc<Pod>,
         revision: u64,
-        (choice, start): (Choice, Timestamp),
+        choice: Choice,
+        start: Timestamp,
     ) {
         let Choice { node, volumes: pod_volumes, devices } = choice;
         if pod_volumes.is_some() && self.waiting.len() >= WAITING_MAX {

@@ -37,14 +37,14 @@ impl Scheduler {
                     let Some((pod, _)) = self.pods.get(key) else { continue };
                     let start = self.clock.now();
                     let is_helped = helps(plugin, event, pod, &self.snapshot);
-                    self.metrics.hinted(plugin, label, is_helped, (start, self.clock.now()));
+                    self.metrics.hinted(plugin, label, is_helped, start, self.clock.now());
                     if is_helped {
                         helped.push(key.to_owned());
                     }
                 }
             }
             let now = self.clock.now();
-            helped.iter().for_each(|key| self.queue.wake(key, (label, now)));
+            helped.iter().for_each(|key| self.queue.wake(key, label, now));
         }
     }
 
@@ -204,7 +204,7 @@ impl Scheduler {
             let event = Event::Wish(Turn { old: Some(old.clone()), new: Some(pod.clone()) });
             let is_helped = |plugin: &&'static str| helps(plugin, &event, &pod, &self.snapshot);
             if self.queue.rejectors(&key).iter().any(is_helped) {
-                self.queue.wake(&key, (event.label(), now));
+                self.queue.wake(&key, event.label(), now);
             }
         }
     }

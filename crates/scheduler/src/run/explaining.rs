@@ -120,14 +120,14 @@ fn actions(explanation: Explanation, is_known: bool, now: Timestamp) -> Vec<Acti
     let Explanation { pod, why: (reason, why), node, .. } = explanation;
     let mut actions = vec![event(&pod, &pod, EventType::Warning, "FailedScheduling", why.clone())];
     if !is_known {
-        actions.push(condition(&pod, (reason, why), now));
+        actions.push(condition(&pod, reason, why, now));
     }
     actions.extend(node.map(|node| nominating(&pod, node.as_deref())));
     actions
 }
 
 /// The condition; no other Pod of that name gets it.
-fn condition(pod: &Pod, (reason, why): (&str, String), now: Timestamp) -> Action {
+fn condition(pod: &Pod, reason: &str, why: String, now: Timestamp) -> Action {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let before = conditions.iter().find(|known| known.type_ == "PodScheduled" && known.status == "False");
     let since = before.and_then(|before| before.last_transition_time.clone());

@@ -57,7 +57,8 @@ impl Scheduler {
         key: &str,
         pod: &Arc<Pod>,
         revision: u64,
-        (candidate, start): (PreemptionCandidate, Timestamp),
+        candidate: PreemptionCandidate,
+        start: Timestamp,
     ) {
         self.metrics.victims(candidate.victims.len());
         let mut rows = Vec::new();

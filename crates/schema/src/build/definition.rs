@@ -171,7 +171,7 @@ fn checked(source: &Source<'_>, strictness: Strictness, props: &Props) -> Checke
         }
     }
     if let Some(arena) = &arena {
-        defaults::check(arena, source, (props, strictness.kept), &mut found);
+        defaults::check(arena, source, props, strictness.kept, &mut found);
     }
     standard::check(props, strictness.kept, path, &mut found);
     if let Some(why) = unsupported.filter(|_| found.is_valid()) {

@@ -107,10 +107,10 @@ impl Tables {
         let rows = made.map_err(|error| blame.engine(error))?;
         let tables = named(&rows, &blame)?;
         format::bring_up(&env, &tables)?;
-        Ok(Self::new((env, blame), tables, false))
+        Ok(Self::new(env, blame, tables, false))
     }
 
-    fn new((env, blame): (Env<WithoutTls>, Blame), tables: [Table; 5], is_read_only: bool) -> Self {
+    fn new(env: Env<WithoutTls>, blame: Blame, tables: [Table; 5], is_read_only: bool) -> Self {
         let [meta, ..] = &tables;
         let snapshots = Snapshots::new(env.clone(), meta.rows);
         Self { env, blame, snapshots, is_read_only, tables }
@@ -130,7 +130,7 @@ impl Tables {
         });
         let (env, rows) = opened.map_err(|error| blame.engine(error))?;
         let named = named(&rows, &blame)?;
-        let tables = Self::new((env, blame), named, true);
+        let tables = Self::new(env, blame, named, true);
         let txn = tables.read()?;
         match format::read(tables.table(Kind::Meta), &txn)? {
             FORMAT => {}

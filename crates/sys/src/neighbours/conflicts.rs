@@ -80,7 +80,7 @@ pub fn ask(link: u32, mac: [u8; 6], ip: Ipv4Addr, wait: Duration) -> Result<Opti
     let socket = listen(link, ip).doing(doing)?;
     let end = Instant::now() + wait;
     // Nobody learns anything from who asks in nobody's name.
-    match send(&socket, (link, ARP), &request_of((mac, Ipv4Addr::UNSPECIFIED), ip)) {
+    match send(&socket, (link, ARP), &request_of(mac, Ipv4Addr::UNSPECIFIED, ip)) {
         Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => return Ok(None),
         sent => sent.doing(doing)?,
     }

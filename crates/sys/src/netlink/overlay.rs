@@ -104,7 +104,7 @@ impl Route {
         request.raw(&header).u32(libc::NDA_IFINDEX, link);
         let answers = self.0.request(request, DUMP, || format!("list neighbours on link {link}"))?;
         let mut found: Vec<_> =
-            answers.iter().filter_map(|answer| parse_neighbour(answer, (family, link))).collect();
+            answers.iter().filter_map(|answer| parse_neighbour(answer, family, link)).collect();
         found.sort_unstable();
         Ok(found)
     }
@@ -161,7 +161,7 @@ fn forwarding(kind: u16, flags: u16, link: u32, to: Neighbour) -> Encoder {
 }
 
 /// Older kernels list those of all links.
-fn parse_neighbour(payload: &[u8], (family, link): (u8, u32)) -> Option<Neighbour> {
+fn parse_neighbour(payload: &[u8], family: u8, link: u32) -> Option<Neighbour> {
     let state = u16::from_ne_bytes(*payload.get(8..)?.first_chunk()?);
     if *payload.first()? != family || u32_of(payload.get(4..)?)? != link || state & libc::NUD_PERMANENT == 0 {
         return None;

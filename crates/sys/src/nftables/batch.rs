@@ -253,7 +253,7 @@ impl<'a> Batch<'a> {
     /// Puts a rule behind those that its chain has.
     pub(super) fn append_rule(&mut self, kind: u16, chain: &str, rule: &Rule) {
         let family = self.family;
-        self.message(kind, CREATE | APPEND, |out, table| encode::rule(out, (family, table), chain, rule));
+        self.message(kind, CREATE | APPEND, |out, table| encode::rule(out, family, table, chain, rule));
     }
 
     pub(super) fn table(&mut self, kind: u16, flags: u16) {
@@ -329,7 +329,7 @@ impl<'a> Batch<'a> {
         socket.set_receive_timeout(ANSWER_WAIT_SECONDS).doing(doing)?;
         let mut pauses = PAUSES_MILLIS.into_iter();
         loop {
-            match (exchange(socket, &bytes, (table, last)), pauses.next()) {
+            match (exchange(socket, &bytes, table, last), pauses.next()) {
                 (Err(error), Some(pause)) if is_busy(&error) => {
                     tracing::debug!(table, %error, pause, "nftables is busy");
                     std::thread::sleep(Duration::from_millis(pause));
@@ -341,7 +341,7 @@ impl<'a> Batch<'a> {
 }
 
 /// Sends a batch and reads what becomes of it: the last message's number says that this is all.
-fn exchange(socket: &mut Socket, bytes: &[u8], (table, last): (&str, u32)) -> io::Result<()> {
+fn exchange(socket: &mut Socket, bytes: &[u8], table: &str, last: u32) -> io::Result<()> {
     // Answers to a batch before that nobody has waited for to the end.
     while socket.receive_now().is_ok() {}
     socket.send(bytes)?;

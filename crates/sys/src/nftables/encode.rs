@@ -162,7 +162,7 @@ fn exact<'a>(fields: &[Field], key: &'a Key) -> &'a [u8] {
     key.0.get(..fields_len(fields) as usize).unwrap_or(&key.0)
 }
 
-pub(super) fn rule(out: &mut Encoder, (family, table): (u8, &str), chain: &str, rule: &Rule) {
+pub(super) fn rule(out: &mut Encoder, family: u8, table: &str, chain: &str, rule: &Rule) {
     out.str(1, table).str(2, chain).nest(4, |list| {
         rule.iter().for_each(|step| expression(list, step, family));
     });

@@ -176,8 +176,8 @@ async fn take(
     let Some(spec) = child(service, "spec") else { return Ok(()) };
     families::settle(spec, old, &cluster)
         .map_err(|errors| Error::invalid(Subject { group: "", resource: "Service" }, &name, &errors))?;
-    take_addresses((writer, context), service, allocation).await?;
-    take_ports((writer, context), service, allocation).await
+    take_addresses(writer, context, service, allocation).await?;
+    take_ports(writer, context, service, allocation).await
 }
 
 /// Which of the Service's addresses are to be taken now: all of a new one's, the second of one that becomes dual.
@@ -197,7 +197,8 @@ fn missing(spec: &Spec, old: Option<&Spec>) -> std::ops::Range<usize> {
 }
 
 async fn take_addresses(
-    (writer, context): (&Writer, &Context<'_>),
+    writer: &Writer,
+    context: &Context<'_>,
     service: &mut Value,
     allocation: &mut Allocation,
 ) -> Result<()> {
@@ -216,7 +217,7 @@ async fn take_addresses(
         let Some(family) = families.get(index).copied() else { break };
         let wanted = addresses.get(index).map(String::as_str).unwrap_or_default();
         let address = if wanted.is_empty() {
-            addresses::take_any((writer, context), key, family).await?
+            addresses::take_any(writer, context, key, family).await?
         } else {
             let refused = |why: &str| {
                 let path = Path::new("spec").child("clusterIPs");
@@ -242,7 +243,8 @@ async fn take_addresses(
 
 /// Takes the node ports and the health check's port, all in one change of the record.
 async fn take_ports(
-    (writer, context): (&Writer, &Context<'_>),
+    writer: &Writer,
+    context: &Context<'_>,
     service: &mut Value,
     allocation: &mut Allocation,
 ) -> Result<()> {

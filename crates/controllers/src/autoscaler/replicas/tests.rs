@@ -71,13 +71,11 @@ fn proposed(pods: &str, of: &str, measured: &[&str], target: &str) -> String {
         .collect();
     let percent = i32::try_from(target).unwrap_or(i32::MAX);
     let proposal = match of.split_once(" of ") {
-        Some((resource, container)) => {
-            by_utilization(&scope, &readings, (resource, Some(container)), percent)
-        }
+        Some((resource, container)) => by_utilization(&scope, &readings, resource, Some(container), percent),
         None if of == "pods" => by_average(&scope, &readings, None, target),
         None if of == "value" => by_value(&scope, number(measured[0]), target),
         None if of == "share" => Ok(by_share(&scope, number(measured[0]), target)),
-        None => by_utilization(&scope, &readings, (of, None), percent),
+        None => by_utilization(&scope, &readings, of, None, percent),
     };
     match proposal {
         Ok(Proposal { replicas, usage, utilization: Some(percent) }) => {

@@ -58,7 +58,7 @@ fn check(what: &str, given: &str, old: &[&str], new: &[&str], expect: &str) {
     let given: BTreeMap<String, i128> =
         given.map(|(zone, cpu)| (zone.to_owned(), cpu.parse().unwrap())).collect();
     let mut wanted = wanted(old, new);
-    let (is_on, told) = hint(&of_mode("Auto"), (&Some(given), true), "IPv4", &mut wanted);
+    let (is_on, told) = hint(&of_mode("Auto"), &Some(given), true, "IPv4", &mut wanted);
     let found = match told {
         Some((_, reason, message)) => {
             assert_eq!((is_on, reason), (false, "TopologyAwareHintsDisabled"), "{what}");
@@ -119,7 +119,7 @@ fn what_is_told_is_told_once() {
         ("never on", of_mode("AUTO"), &known, false, (false, "")),
         ("unknown", of_mode("Auto"), &None, false, (false, unknown)),
     ] {
-        let (has, told) = hint(&service, (shares, had), "IPv6", &mut wanted(&[], &["a b"]));
+        let (has, told) = hint(&service, shares, had, "IPv6", &mut wanted(&[], &["a b"]));
         let told = told.map(|(kind, reason, message)| format!("{} {reason}: {message}", kind.as_str()));
         assert_eq!((has, told.unwrap_or_default().as_str()), expect, "{what}");
     }
@@ -137,7 +137,7 @@ fn traffic_stays_as_close_as_it_is_asked_to() {
     ] {
         let service = service(&format!("}}, spec: {{trafficDistribution: {how}}}"));
         let mut wanted = wanted(&["a>z !a>a ->a"], &["a !a -"]);
-        assert_eq!(hint(&service, (&None, false), "IPv4", &mut wanted), (false, None), "{how}");
+        assert_eq!(hint(&service, &None, false, "IPv4", &mut wanted), (false, None), "{how}");
         assert_eq!(shown(&wanted), expect, "{how}");
     }
 }

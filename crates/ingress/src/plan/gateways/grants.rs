@@ -26,7 +26,7 @@ impl<'a> Grants<'a> {
     }
 
     /// Whether an object of this API's of a namespace may name another object.
-    pub(super) fn allow(&self, (kind, namespace): (&str, &str), named: &Named<'_>) -> bool {
+    pub(super) fn allow(&self, kind: &str, namespace: &str, named: &Named<'_>) -> bool {
         let is_from =
             |from: &GrantFrom| from.group == GROUP && from.kind == kind && from.namespace == namespace;
         let is_to = |to: &GrantTo| {

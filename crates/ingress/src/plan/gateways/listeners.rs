@@ -207,7 +207,7 @@ impl<'a> Sites<'a> {
         let of = reference.namespace.as_deref().unwrap_or(namespace);
         let named = Named { kind, namespace: of, name: &reference.name };
         let place = format!("{of}/{}", reference.name);
-        if !self.grants.allow(("Gateway", namespace), &named) {
+        if !self.grants.allow("Gateway", namespace, &named) {
             // Whether it is there is nobody's to know.
             let message = format!("no ReferenceGrant allows Gateways of {namespace} to name Secret {place}");
             return Err(Refusal::new("RefNotPermitted", message));

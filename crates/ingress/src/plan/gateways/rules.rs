@@ -123,7 +123,7 @@ impl<'a> Resolver<'a> {
                     PathMatch::Prefix(prefix) => Some(prefix.as_str()),
                     _ => None,
                 };
-                Arc::new(self.lead(route, (number, rule), prefix, made))
+                Arc::new(self.lead(route, number, rule, prefix, made))
             });
             is_led |= !matches!(led.action, Action::Refuse(_));
             shared = Some(Arc::clone(&led));
@@ -135,7 +135,8 @@ impl<'a> Resolver<'a> {
     fn lead(
         &self,
         route: &Route<'_>,
-        (number, rule): (usize, &Rule<'_>),
+        number: usize,
+        rule: &Rule<'_>,
         prefix: Option<&str>,
         made: &mut Rules,
     ) -> table::Route {
@@ -169,11 +170,8 @@ impl<'a> Resolver<'a> {
             lead.action = Action::Redirect(redirect);
             return lead;
         }
-        let backends: Vec<Weighted> = rule
-            .backends
-            .iter()
-            .filter_map(|backend| self.weighted(route, (number, backend), made))
-            .collect();
+        let backends: Vec<Weighted> =
+            rule.backends.iter().filter_map(|backend| self.weighted(route, number, backend, made)).collect();
         let mirrors = filters.mirrors.iter().filter_map(|mirror| self.mirror(route, mirror, made)).collect();
         if !backends.is_empty() {
             let rewrite = filters.rewrite.unwrap_or_default();
@@ -186,7 +184,8 @@ impl<'a> Resolver<'a> {
     fn weighted(
         &self,
         route: &Route<'_>,
-        (number, reference): (usize, &BackendRef),
+        number: usize,
+        reference: &BackendRef,
         made: &mut Rules,
     ) -> Option<Weighted> {
         let mut backend = self.backend(route, &reference.to, made);
@@ -246,7 +245,7 @@ impl<'a> Resolver<'a> {
             return Err(Refusal::new("InvalidKind", message));
         }
         let named = Named { kind, namespace: asked.namespace, name: asked.service };
-        if !self.grants.allow((route.kind.as_str(), route.namespace), &named) {
+        if !self.grants.allow(route.kind.as_str(), route.namespace, &named) {
             let (who, what) = (route.kind.as_str(), format!("{}/{}", asked.namespace, asked.service));
             let message =
                 format!("no ReferenceGrant allows {who}s of {} to name Service {what}", route.namespace);

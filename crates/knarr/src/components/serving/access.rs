@@ -127,7 +127,9 @@ impl PortAccess {
     pub(super) async fn pass(
         &self,
         certified: Option<&Certified>,
-        (method, path, headers): (&Method, &str, &HeaderMap),
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
     ) -> Result<bool, Refusal> {
         let unknown = |error: kube::Error| Refusal::Unknown(error.to_string());
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());

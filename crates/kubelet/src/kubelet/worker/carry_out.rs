@@ -59,7 +59,7 @@ impl Worker {
             }),
             PodAction::RunSandbox { attempt } => {
                 let (_, old) = ids(&self.snapshot);
-                self.spawn(key, run_sandbox(context, pod, (attempt, old), cause));
+                self.spawn(key, run_sandbox(context, pod, attempt, old, cause));
             }
             PodAction::PullImage { image, policy } => {
                 self.launch_pull(key, image, policy);
@@ -281,7 +281,8 @@ fn token_volume(pod: &Pod) -> String {
 async fn run_sandbox(
     context: Arc<Kubelet>,
     pod: Arc<Pod>,
-    (attempt, old): (u32, Vec<String>),
+    attempt: u32,
+    old: Vec<String>,
     cause: u64,
 ) -> Outcome {
     let start = context.clock.now();

@@ -78,7 +78,7 @@ impl Worker {
             Outcome::Sandbox(Ok(sandbox)) => self.sandbox_made(sandbox, now),
             Outcome::Sandbox(Err(error)) => self.no_sandbox(error.to_string(), now),
             Outcome::Image(image, result, pulled) => {
-                pulled.into_iter().for_each(|span| self.startup.pulled(span));
+                pulled.into_iter().for_each(|(from, to)| self.startup.pulled(from, to));
                 self.pulled(image, result, now);
             }
             Outcome::Started(name, ended, result) => self.started(name, ended, result, now),

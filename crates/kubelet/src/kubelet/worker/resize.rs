@@ -185,7 +185,7 @@ impl Worker {
             let start = Instant::now();
             let carry_out = async {
                 if let Some(name) = taken_from {
-                    check_memory(&context, (&id, &name), resources.memory_limit_in_bytes).await?;
+                    check_memory(&context, &id, &name, resources.memory_limit_in_bytes).await?;
                 }
                 // Before, to make room for more; afterwards, to take back what is less: the kernel lets no part have
                 // more than the whole.
@@ -231,7 +231,7 @@ fn takes_memory(container: &Container, wanted: &v1::LinuxContainerResources) -> 
 /// Nobody is killed for memory that they have: they keep it until they use less. The container by id and name.
 ///
 /// Source: `validateMemoryResizeAction` of upstream's `pkg/kubelet/kuberuntime`.
-async fn check_memory(context: &Kubelet, (id, name): (&str, &str), limit: i64) -> Result<(), StepError> {
+async fn check_memory(context: &Kubelet, id: &str, name: &str, limit: i64) -> Result<(), StepError> {
     let request = v1::ContainerStatsRequest { container_id: id.to_owned() };
     let answer = context.runtime.container_stats(request).await?;
     leave_memory(name, answer.stats.and_then(|stats| stats.memory?.usage_bytes).map(|used| used.value), limit)

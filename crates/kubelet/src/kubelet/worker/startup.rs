@@ -36,7 +36,7 @@ impl Startup {
     }
 
     /// An image was pulled.
-    pub(super) fn pulled(&mut self, (from, to): (Timestamp, Timestamp)) {
+    pub(super) fn pulled(&mut self, from: Timestamp, to: Timestamp) {
         let (first, last) = self.pulling.unwrap_or((from, to));
         self.pulling = Some((first.min(from), last.max(to)));
     }
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn pulls_are_one_span() {
         let mut startup = Startup::of_new();
-        startup.pulled((at(5), at(9)));
-        startup.pulled((at(3), at(7)));
+        startup.pulled(at(5), at(9));
+        startup.pulled(at(3), at(7));
         assert_eq!(startup.pulling, Some((at(3), at(9))));
     }
 }

@@ -31,8 +31,10 @@ const ROOM_MAX: SignedDuration = SignedDuration::from_secs(123);
 /// The volume's attachment, once the Node says that it is attached.
 pub(super) async fn attached(
     volumes: &Volumes,
-    (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
-    (driver, wishes): (&Driver, &Wishes),
+    resolved: &Resolved,
+    source: &CSIPersistentVolumeSource,
+    driver: &Driver,
+    wishes: &Wishes,
 ) -> Result<VolumeAttachment, VolumeError> {
     let if_not =
         async { if wishes.counts_again { refuse_if_full(volumes, source, driver).await } else { Ok(()) } };

@@ -21,7 +21,8 @@ pub(super) fn folder(pod_dir: &Path, plugin: &str, name: &str) -> Result<PathBuf
 pub(super) async fn bind(
     pod: &Pod,
     source: &Path,
-    (pod_dir, plugin): (&Path, &str),
+    pod_dir: &Path,
+    plugin: &str,
     resolved: &Resolved,
 ) -> Result<Prepared, VolumeError> {
     let path = folder(pod_dir, plugin, &resolved.name)?;

@@ -94,7 +94,7 @@ pub(super) async fn bring(
     // Until it is written down here.
     let _asked = is_attached.then(|| volumes.csi.ask(&unique_name(source)));
     let attachment = match is_attached {
-        true => Some(attached(volumes, (resolved, source), (&driver, &wishes)).await?),
+        true => Some(attached(volumes, resolved, source, &driver, &wishes).await?),
         false => None,
     };
     let publish_context = attachment.as_ref().and_then(|a| a.status.as_ref()?.attachment_metadata.clone());
@@ -169,7 +169,8 @@ pub(super) async fn keep_up(
     volumes: &Volumes,
     pod: &Pod,
     volume: &Volume,
-    (name, known): (&str, &Prepared),
+    name: &str,
+    known: &Prepared,
 ) -> Result<(), VolumeError> {
     // One that is away for a moment is asked next time.
     let Ok(driver) = volumes.csi.get(name) else { return Ok(()) };
@@ -253,7 +254,7 @@ impl<'a> Call<'a> {
         let has_label = wishes.se_linux && is_for_one_pod(resolved);
         let label = has_label.then(|| se_linux_option(pod, &resolved.own_name)).flatten();
         Self {
-            capability: capability(resolved, source, driver, (group, label)),
+            capability: capability(resolved, source, driver, group, label),
             publish_context: publish_context.unwrap_or_default().into_iter().collect(),
             volume_context: source.volume_attributes.clone().unwrap_or_default().into_iter().collect(),
             source,

@@ -93,7 +93,7 @@ pub(super) async fn if_larger(
         volume_path: paths.0.display().to_string(),
         capacity_range: Some(v1::CapacityRange { required_bytes: size.value(), limit_bytes: 0 }),
         staging_target_path: if is_staged { paths.1.display().to_string() } else { String::new() },
-        volume_capability: Some(capability(resolved, source, driver, (None, None))),
+        volume_capability: Some(capability(resolved, source, driver, None, None)),
         secrets: secrets(volumes, Purpose::Expand, source.node_expand_secret_ref.as_ref()).await?,
     };
     match driver.client.node_expand_volume(request).await {

@@ -227,7 +227,7 @@ pub(super) async fn bring(
         let mounted = format::mount(device, &global, source.fs_type.as_deref(), &options).await;
         mounted.map_err(Phase::Stage.failed(resolved))?;
     }
-    let bound = bound::bind(pod, &global, (pod_dir, FOLDER), resolved).await;
+    let bound = bound::bind(pod, &global, pod_dir, FOLDER, resolved).await;
     bound.map_err(Phase::Publish.failed(resolved))
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn bring(
 ) -> Result<Prepared, VolumeError> {
     let turn = volumes.csi.turn(PLUGIN, &resolved.name);
     let _turn = turn.lock().await;
-    set_up(pod, (&volumes.config.root_dir, pod_dir), resolved, source).await
+    set_up(pod, &volumes.config.root_dir, pod_dir, resolved, source).await
 }
 
 /// Takes back what a Pod has, and what was mounted for it alone.
@@ -56,7 +56,8 @@ pub(super) async fn tear_down(volumes: &Volumes, pod_dir: &Path) -> Result<(), V
 /// `root_dir` devices are mounted once, for all Pods.
 async fn set_up(
     pod: &Pod,
-    (root_dir, pod_dir): (&Path, &Path),
+    root_dir: &Path,
+    pod_dir: &Path,
     resolved: &Resolved,
     local: &LocalVolumeSource,
 ) -> Result<Prepared, VolumeError> {
@@ -71,7 +72,7 @@ async fn set_up(
         (false, true) => source = mount_device(root_dir, resolved, local).await?,
         (false, false) => {}
     }
-    bound::bind(pod, &source, (pod_dir, FOLDER), resolved).await
+    bound::bind(pod, &source, pod_dir, FOLDER, resolved).await
 }
 
 /// Where the device of a volume is mounted for all Pods. Source: `pkg/volume/local`.
@@ -148,7 +149,7 @@ mod tests {
         let (pod, resolved) = (Pod::default(), resolved(&source));
         let pods = ["a", "b"].map(|uid| root.join("pods").join(uid));
         for (pod_dir, text) in pods.iter().zip(["one", "two"]) {
-            let prepared = set_up(&pod, (&root, pod_dir), &resolved, &source).await.unwrap();
+            let prepared = set_up(&pod, &root, pod_dir, &resolved, &source).await.unwrap();
             std::fs::write(prepared.path.join(text), text).unwrap();
         }
         let global = device_mount(&root, "pv");
@@ -160,11 +161,11 @@ mod tests {
         release(&root, &pods[1], "pv").unwrap();
         assert!(!global.exists());
         // What is on it stays, whoever comes.
-        let prepared = set_up(&pod, (&root, &pods[0]), &resolved, &source).await.unwrap();
+        let prepared = set_up(&pod, &root, &pods[0], &resolved, &source).await.unwrap();
         assert_eq!(std::fs::read_to_string(prepared.path.join("two")).unwrap(), "two");
         release(&root, &pods[0], "pv").unwrap();
         let other = LocalVolumeSource { fs_type: Some("xfs".to_owned()), ..source.clone() };
-        let refused = set_up(&pod, (&root, &pods[0]), &resolved, &other).await.unwrap_err().to_string();
+        let refused = set_up(&pod, &root, &pods[0], &resolved, &other).await.unwrap_err().to_string();
         assert!(
             refused.starts_with("failed to mount the volume as \"xfs\", it already contains ext4."),
             "{refused}"

@@ -60,7 +60,8 @@ pub(super) fn capability(
     resolved: &Resolved,
     source: &CSIPersistentVolumeSource,
     driver: &Driver,
-    (group, label): (Option<u32>, Option<String>),
+    group: Option<u32>,
+    label: Option<String>,
 ) -> v1::VolumeCapability {
     let spec = resolved.volume.as_ref().and_then(|volume| volume.spec.as_ref());
     let mode = spec.and_then(|spec| spec.access_modes.as_ref()?.first()).map(String::as_str);

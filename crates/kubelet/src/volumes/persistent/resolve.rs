@@ -155,7 +155,7 @@ pub(super) async fn resolve(volumes: &Volumes, pod: &Pod, volume: &Volume) -> Re
         let pod = crate::pod::identity::namespaced_name(pod);
         return Err(ResolveError::NotOfPod { claim: format!("{namespace}/{name}"), pod });
     }
-    let persistent = bound(volumes, pod, volume, (&claim, &wanted)).await.map_err(of_claim)?;
+    let persistent = bound(volumes, pod, volume, &claim, &wanted).await.map_err(of_claim)?;
     let asked = volume.persistent_volume_claim.as_ref().and_then(|claim| claim.read_only);
     of_volume(&volume.name, Some(claim), persistent, asked == Some(true))
 }
@@ -235,7 +235,8 @@ async fn bound(
     volumes: &Volumes,
     pod: &Pod,
     volume: &Volume,
-    (claim, wanted): (&PersistentVolumeClaim, &str),
+    claim: &PersistentVolumeClaim,
+    wanted: &str,
 ) -> Result<PersistentVolume, ClaimError> {
     let found = request::get::<PersistentVolume>(&volumes.client, "", wanted).await;
     let found =

@@ -38,7 +38,7 @@ impl External<'_> {
         let dir = layout::container_dir(self.sandbox, id);
         let mut command = self.command(id, "create");
         command.arg("--bundle").arg(&dir);
-        self.run_for_pid(command, (id, "create"), streams, console)
+        self.run_for_pid(command, id, "create", streams, console)
     }
 
     pub(super) fn start(&self, id: &str) -> Result<(), StartError> {
@@ -49,7 +49,7 @@ impl External<'_> {
         let streams = entry.streams.map(|streams| streams.or_nothing()).transpose();
         let mut command = self.command(entry.id, "exec");
         command.arg("--detach").arg("--process").arg(entry.process);
-        self.run_for_pid(command, (entry.id, "exec"), streams.map_err(prepare("streams"))?, entry.console)
+        self.run_for_pid(command, entry.id, "exec", streams.map_err(prepare("streams"))?, entry.console)
     }
 
     /// No error if the container does not run.
@@ -97,7 +97,8 @@ impl External<'_> {
     fn run_for_pid(
         &self,
         mut command: Command,
-        (id, verb): (&str, &'static str),
+        id: &str,
+        verb: &'static str,
         streams: Option<Streams>,
         console: Option<&Path>,
     ) -> Result<i32, StartError> {

@@ -15,7 +15,7 @@ use crate::walk::path::{Path, Style};
 use crate::walk::validate::{report::Report, value_at};
 
 /// Checks every default of a schema, whose arena this is.
-pub(super) fn check(arena: &Schemas, source: &Source<'_>, (props, kept): (&Props, Kept), found: &mut Report) {
+pub(super) fn check(arena: &Schemas, source: &Source<'_>, props: &Props, kept: Kept, found: &mut Report) {
     each(arena, source, props, &mut |default, path| {
         if !kept.defaults && default.is_unpruned() {
             let at = Path::Field(&path, "default");

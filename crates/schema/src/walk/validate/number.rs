@@ -29,7 +29,7 @@ pub(super) fn check(checks: &Checks, value: &Value, path: Path<'_>, report: &mut
     range.check("Checked", number, path, report);
     let Some(rules) = checks.number.as_deref() else { return };
     if let Some(factor) = rules.multiple_of {
-        let factor = range.limit("MultipleOf", (number, factor), path, report);
+        let factor = range.limit("MultipleOf", number, factor, path, report);
         if !factor.is_positive() {
             let detail =
                 || format!("factor MultipleOf declared for {} must be positive: {}", at(), factor.text());
@@ -41,7 +41,7 @@ pub(super) fn check(checks: &Checks, value: &Value, path: Path<'_>, report: &mut
     }
     let mut bounded = |bound: Option<Bound>, prefix: &str, words: &str, wrong: Ordering| {
         let Some(bound) = bound else { return };
-        let limit = range.limit(prefix, (number, bound.at), path, report);
+        let limit = range.limit(prefix, number, bound.at, path, report);
         let order = compare(number, limit);
         if order == Some(wrong) || bound.is_exclusive && order == Some(Ordering::Equal) {
             let equal = if bound.is_exclusive { "" } else { " or equal to" };
@@ -143,13 +143,7 @@ impl<'c> Range<'c> {
     }
 
     /// What a number is compared with. For a whole one upstream drops the fraction, unless the type has none.
-    fn limit(
-        &self,
-        prefix: &str,
-        (number, limit): (Number, f64),
-        path: Path<'_>,
-        report: &mut Report,
-    ) -> Number {
+    fn limit(&self, prefix: &str, number: Number, limit: f64, path: Path<'_>, report: &mut Report) -> Number {
         let is_held = self.check(prefix, Number::of(limit), path, report);
         match (number, whole(limit.trunc())) {
             (Number::Whole(_), Some(limit)) if is_held => Number::Whole(limit),

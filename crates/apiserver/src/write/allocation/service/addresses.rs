@@ -110,13 +110,14 @@ pub(super) async fn take(
 
 /// Takes any address of a family for a Service.
 pub(super) async fn take_any(
-    (writer, context): (&Writer, &Context<'_>),
+    writer: &Writer,
+    context: &Context<'_>,
     service: (&str, &str),
     family: Family,
 ) -> Result<IpAddr> {
     let ranges = ranges::offered(service_cidrs(writer).iter());
     for range in ranges.iter().filter(|range| range.family() == family) {
-        if let Some(address) = take_from((writer, context), service, range).await? {
+        if let Some(address) = take_from(writer, context, service, range).await? {
             return Ok(address);
         }
     }
@@ -124,7 +125,8 @@ pub(super) async fn take_any(
 }
 
 async fn take_from(
-    (writer, context): (&Writer, &Context<'_>),
+    writer: &Writer,
+    context: &Context<'_>,
     service: (&str, &str),
     range: &Range,
 ) -> Result<Option<IpAddr>> {
