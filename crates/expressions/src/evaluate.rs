@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::charge;
 use crate::context::{Context, EvalError};
-use crate::functions::{Answer, index};
+use crate::functions::{Answer, index, shown};
 use crate::plan::{Base, Branch, By, Node, Path, PlannedCall, PlannedFold, Step};
 use crate::value::{Entries, List, Made, Map, Object, Value};
 
@@ -569,7 +569,7 @@ impl<'a> Run<'a> {
         for (key, value) in added {
             let Some(known) = key.key() else { return Err("unsupported key type".into()) };
             if by_key.insert(known, value).is_some() {
-                return Err("insert failed: key already exists".into());
+                return Err(format!("insert failed: key {} already exists", shown(&key)).into());
             }
         }
         Ok(Value::Map(Map::Shared(entries)))

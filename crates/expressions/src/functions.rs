@@ -28,7 +28,7 @@ use crate::context::{Context, EvalError};
 use crate::types::{Type, parse, split};
 use crate::value::{List, Text, Value};
 
-pub(crate) use operators::index;
+pub(crate) use operators::{index, shown};
 
 /// What a function gives.
 pub(crate) type Answer<'a> = Result<Value<'a>, EvalError>;

@@ -3,3 +3,4 @@
 mod bounds;
 mod devices;
 mod tables;
+mod trees;

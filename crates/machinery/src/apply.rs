@@ -199,6 +199,7 @@ fn record<'a>(
     }
     let mut gained = changes.modified;
     gained.unite(changes.added);
+    gained.subtract(&UNTRACKED);
     if !gained.is_empty() {
         let identity = Identity::new(write.manager, Operation::Update, write.api_version, write.subresource);
         managers.unite(identity, write.api_version, gained, write.now);

@@ -29,6 +29,8 @@ pub(crate) const PRESERVE: u16 = 1 << 8;
 pub(crate) const EMBEDDED: u16 = 1 << 9;
 /// Wrong types and nulls below are left for validation to report, which knows the rules.
 pub(crate) const LENIENT: u16 = 1 << 10;
+/// Server-side apply takes fields that the object does not know: unknown ones are preserved there or above, or none are named.
+pub(crate) const OPEN: u16 = 1 << 11;
 
 /// An arena of messages, lists and maps that name each other by index, and the kinds that stand for messages.
 #[derive(Clone, Debug)]
@@ -210,6 +212,11 @@ impl Message {
     /// `true` if server-side apply changes it as a whole.
     pub fn is_atomic(&self) -> bool {
         self.flags & ATOMIC != 0
+    }
+
+    /// `true` if server-side apply takes fields that it does not know.
+    pub fn is_open(&self) -> bool {
+        self.flags & OPEN != 0
     }
 
     /// The last part of the name, such as `Pod`.

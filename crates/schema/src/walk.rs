@@ -13,3 +13,6 @@ pub(crate) mod syntax;
 pub mod validate;
 pub mod visit;
 pub mod zeros;
+
+#[cfg(test)]
+mod tests;

@@ -348,7 +348,7 @@ fn object_field<'a>(object: &Object<'a>, name: &str) -> Result<Option<Value<'a>>
 }
 
 /// A key as messages show it.
-fn shown(key: &Value<'_>) -> String {
+pub(crate) fn shown(key: &Value<'_>) -> String {
     match key {
         Value::String(text) => text.to_string(),
         Value::Int(number) => number.to_string(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Answer, Row, fail, made_list, no_overload};
+use super::{Answer, Row, fail, made_list, no_overload, shown};
 use crate::context::Context;
 use crate::value::{Entries, Map, Value};
 
@@ -121,7 +121,7 @@ fn insert<'a>(context: &mut Context, args: &[Value<'a>]) -> Answer<'a> {
     for (key, value) in added {
         let Some(known) = key.key() else { return fail("unsupported key type") };
         if map.contains(&key) || by_key.insert(known, value).is_some() {
-            return fail("insert failed: key already exists");
+            return fail(format!("insert failed: key {} already exists", shown(&key)));
         }
     }
     Ok(Value::Map(Map::Shared(Arc::new(Entries { by_key, other: None }))))

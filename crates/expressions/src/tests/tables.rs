@@ -3,7 +3,9 @@
 //! A table is a text file. `schema` and `object` say in JSON what the rows below see as `self`; a row is
 //! `EXPRESSION ==> OUTCOME`, with ` # cost N` and ` # estimate MIN..MAX` behind it if they are known. An outcome is
 //! `true`, `false`, `any` if it is only about costs, `fails PART` or `refused PART` with a part of the message, `wrong
-//! PART` for either. `⏎` is a new line.
+//! PART` for either, `of TYPE` if it is only about the type. `⏎` is a new line. `variables NAME TYPE; ...` takes the place
+//! of a schema: the object has their values. `declare NAME SCHEMA` adds one whose sizes
+//! are known, `message NAME FIELD TYPE; ...` is a type that variables can have.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -96,13 +98,75 @@ fn row(line: &str) -> Row<'_> {
     Row { expression: expression.replace('⏎', "\n"), outcome, cost, estimate }
 }
 
+/// What rows see.
+struct Scene {
+    environment: Environment,
+    messages: Vec<MadeType>,
+    declared: Declared,
+    object: Json,
+    variables: Vec<String>,
+}
+
+/// Pairs of a name and a type.
+fn pairs(text: &str) -> impl Iterator<Item = (String, Type)> {
+    text.split("; ").filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, kind) = pair.split_once(' ').unwrap_or_else(|| panic!("no type: {pair}"));
+        (name.to_owned(), crate::types::parse(kind).unwrap_or_else(|| panic!("no type: {kind}")))
+    })
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            environment: asking(),
+            messages: Vec::new(),
+            declared: Declared::dynamic(),
+            object: Json::Null,
+            variables: Vec::new(),
+        }
+    }
+
+    /// Whether a line says what rows see, and is none itself.
+    fn is_set(&mut self, line: &str) -> bool {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let json = || serde_json::from_str(rest).unwrap_or_else(|error| panic!("{line}: {error}"));
+        match word {
+            "schema" => {
+                self.declared = declared(&json()).named("selfType");
+                self.environment = Environment::new().declared("self", self.declared.clone());
+                self.variables.clear();
+            }
+            "object" => self.object = json(),
+            "message" => {
+                let (name, fields) = rest.split_once(' ').expect("fields");
+                self.messages.push(MadeType { name: name.to_owned(), fields: Some(pairs(fields).collect()) });
+            }
+            "variables" => {
+                let empty = Environment::new().with(Library::Bindings);
+                self.environment = self.messages.iter().cloned().fold(empty, Environment::making);
+                self.variables = pairs(rest).map(|(name, _)| name).collect();
+                for (name, kind) in pairs(rest) {
+                    self.environment = self.environment.clone().variable(&name, kind);
+                }
+            }
+            "declare" => {
+                let (name, schema) = rest.split_once(' ').expect("a schema");
+                let declared = declared(&serde_json::from_str(schema).expect("a schema"));
+                self.environment = self.environment.clone().declared(name, declared);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
 fn refused(outcome: &str) -> Option<&str> {
     ["refused", "wrong"].iter().find_map(|kind| outcome.strip_prefix(kind))
 }
 
 /// What is wrong with a row, if anything is.
-fn wrong(row: &Row<'_>, environment: &Environment, object: &Json, declared: &Declared) -> Option<String> {
-    let program = match environment.compile(&row.expression) {
+fn wrong(row: &Row<'_>, scene: &Scene) -> Option<String> {
+    let program = match scene.environment.compile(&row.expression) {
         Ok(program) => program,
         Err(problems) => {
             let text = problems.to_string();
@@ -110,10 +174,19 @@ fn wrong(row: &Row<'_>, environment: &Environment, object: &Json, declared: &Dec
             return (!is_right).then(|| format!("refused: {text}"));
         }
     };
+    if let Some(kind) = row.outcome.strip_prefix("of ") {
+        return (program.kind().to_string() != kind).then(|| format!("is of {}", program.kind()));
+    }
     let authorizer = AuthorizerValue { authorizer: Arc::new(Yes), service_account: None };
-    let activation = Activation::new()
-        .with("self", Value::declared(object, declared))
+    let dynamic = Declared::dynamic();
+    let mut activation = Activation::new()
+        .with("self", Value::declared(&scene.object, &scene.declared))
         .with("authorizer", Value::Authorizer(Arc::new(authorizer)));
+    for name in &scene.variables {
+        if let Some(value) = scene.object.get(name) {
+            activation = activation.with(name, Value::declared(value, &dynamic));
+        }
+    }
     let evaluation = program.evaluate(&activation, &mut Budget::new(u64::MAX).per_call(u64::MAX));
     let is_right = match (row.outcome, &evaluation.result) {
         ("true", Ok(Value::Bool(true))) | ("false", Ok(Value::Bool(false))) | ("any", _) => true,
@@ -157,27 +230,15 @@ fn asking() -> Environment {
 fn check(table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/tables").join(table);
     let text = std::fs::read_to_string(path).expect("a table");
-    let mut object = Json::Null;
-    let (mut environment, mut declared_self) = (asking(), Declared::dynamic());
+    let mut scene = Scene::new();
     let (mut rows, mut failures) = (0, Vec::new());
-    for (number, line) in
-        text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with("//"))
-    {
-        if let Some(json) = line.strip_prefix("schema ") {
-            let schema =
-                serde_json::from_str(json).unwrap_or_else(|error| panic!("{table}:{}: {error}", number + 1));
-            declared_self = declared(&schema).named("selfType");
-            environment = Environment::new().declared("self", declared_self.clone());
-            continue;
-        }
-        if let Some(json) = line.strip_prefix("object ") {
-            object =
-                serde_json::from_str(json).unwrap_or_else(|error| panic!("{table}:{}: {error}", number + 1));
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with("//"));
+    for (number, line) in lines {
+        if scene.is_set(line) {
             continue;
         }
         rows += 1;
-        let row = row(line);
-        if let Some(why) = wrong(&row, &environment, &object, &declared_self) {
+        if let Some(why) = wrong(&row(line), &scene) {
             failures.push(format!("{table}:{}: {line}\n    {why}", number + 1));
         }
     }
@@ -198,6 +259,26 @@ fn libraries_do_what_upstream_does() {
 #[test]
 fn the_language_passes_its_own_tests() {
     check("conformance.txt");
+}
+
+#[test]
+fn every_case_of_the_languages_own_tests_holds() {
+    check("suite.txt");
+}
+
+#[test]
+fn types_are_those_that_upstreams_checker_finds() {
+    check("checker.txt");
+}
+
+#[test]
+fn evaluation_gives_what_it_gives_upstream() {
+    check("evaluation.txt");
+}
+
+#[test]
+fn evaluating_costs_what_it_costs_upstream() {
+    check("costs.txt");
 }
 
 #[test]

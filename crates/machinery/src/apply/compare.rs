@@ -123,15 +123,20 @@ impl<'a> Walk<'a, '_> {
                     if (self.skips)(&self.path, name) {
                         continue;
                     }
-                    let Some(field) = schema.field(name) else { continue };
-                    let is_there = |side: Side<'_>| side.is_some_and(|value| !value.is_null());
-                    if old.is_none() && is_there(left) {
-                        old = implied(field);
+                    match schema.field(name) {
+                        Some(field) => {
+                            let is_there = |side: Side<'_>| side.is_some_and(|value| !value.is_null());
+                            if old.is_none() && is_there(left) {
+                                old = implied(field);
+                            }
+                            if new.is_none() && is_there(right) {
+                                new = implied(field);
+                            }
+                            Typed::field(schema, field)
+                        }
+                        None if schema.message().is_open() => typed.any(),
+                        None => continue,
                     }
-                    if new.is_none() && is_there(right) {
-                        new = implied(field);
-                    }
-                    Typed::field(schema, field)
                 }
                 Atom::Map(item) => item,
                 _ => typed.any(),

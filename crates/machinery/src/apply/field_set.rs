@@ -93,8 +93,8 @@ fn check(typed: Typed<'_>, value: &Value, path: &str, found: &mut Vec<String>) {
         (Values::Object(schema), Value::Object(map)) => {
             for (name, value) in map {
                 let path = format!("{path}.{name}");
-                match schema.field(name) {
-                    Some(field) => check(Typed::field(schema, field), value, &path, found),
+                match Typed::named(schema, name) {
+                    Some(item) => check(item, value, &path, found),
                     None => found.push(format!("{path}: field not declared in schema")),
                 }
             }

@@ -32,7 +32,9 @@ fn value(typed: Typed<'_>, live: Option<&Value>, config: Option<&Value>) -> Valu
             Value::Array(elements(list, live, config))
         }
         // A null container names nothing.
-        (Atom::Struct(_) | Atom::Map(_), Value::Object(map), Value::Null) if !map.is_empty() => live.clone(),
+        (Atom::Struct(_) | Atom::Map(_) | Atom::Any, Value::Object(map), Value::Null) if !map.is_empty() => {
+            live.clone()
+        }
         (Atom::List(_), Value::Array(items), Value::Null) if !items.is_empty() => live.clone(),
         _ => config.clone(),
     }

@@ -19,7 +19,7 @@ pub(super) fn reconcile(versions: &dyn Versions, managers: &mut Managers<'_>) {
 }
 
 /// The same for one set; says whether it has changed.
-fn sets(typed: Typed<'_>, set: &mut Set<'_>) -> bool {
+pub(super) fn sets(typed: Typed<'_>, set: &mut Set<'_>) -> bool {
     let mut is_changed = false;
     for node in set.nodes_mut().iter_mut().filter(|node| !node.children.is_empty()) {
         let item = below(typed, &node.element);

@@ -2,6 +2,9 @@ use super::*;
 use expect_test::{Expect, expect};
 use serde_json::json;
 
+mod merges;
+mod parts;
+
 /// One kind in one version.
 struct One(&'static str, &'static str);
 

@@ -92,6 +92,14 @@ impl<'a> Typed<'a> {
         Self { ty: TypeRef { schemas: schema.schemas(), ty: field.ty }, field: Some(field) }
     }
 
+    /// The type of what `schema` has at `name`: that of a field, or any where unknown fields are taken.
+    pub(super) fn named(schema: SchemaRef<'a>, name: &str) -> Option<Self> {
+        match schema.field(name) {
+            Some(field) => Some(Self::field(schema, field)),
+            None => schema.message().is_open().then(|| Self::root(schema).any()),
+        }
+    }
+
     /// What values of the type look like.
     pub(super) fn values(self) -> Values<'a> {
         match self.ty.shape() {

@@ -47,8 +47,8 @@ fn atomics(typed: Typed<'_>, value: &Value, path: &str, found: &mut Vec<String>)
     match (typed.values(), value) {
         (Values::Object(schema), Value::Object(members)) => {
             for (name, value) in members {
-                if let Some(field) = schema.field(name) {
-                    atomics(Typed::field(schema, field), value, &format!("{path}.{name}"), found);
+                if let Some(item) = Typed::named(schema, name) {
+                    atomics(item, value, &format!("{path}.{name}"), found);
                 }
             }
         }

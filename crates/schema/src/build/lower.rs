@@ -11,7 +11,7 @@ use super::{BuildError, Source, builtin, checks};
 use crate::Object;
 use crate::arena::TypeRef;
 use crate::rows::{
-    ATOMIC, EMBEDDED, Field, Kind, LENIENT, List, ListKind, Names, PRESERVE, REQUIRED, Schemas, Type,
+    ATOMIC, EMBEDDED, Field, Kind, LENIENT, List, ListKind, Names, OPEN, PRESERVE, REQUIRED, Schemas, Type,
 };
 use crate::rules::{Location, Rules};
 use crate::walk::decode;
@@ -52,9 +52,9 @@ pub(super) fn lower(source: &Source<'_>, props: &Props) -> Result<Schemas, Build
             parts.set(*new, copy);
         }
     }
-    let schema = Written { props, written: source.schema.as_object() };
+    let schema = Written { props, written: source.schema.as_object(), is_open: props.preserves() };
     let fields = parts.fields(root, schema, Resource::Whole)?;
-    let preserved = if props.preserves() { PRESERVE } else { 0 };
+    let preserved = if props.preserves() { PRESERVE | OPEN } else { 0 };
     parts.set(root, message(root_name.clone(), LENIENT | preserved, fields));
     let rules = parts.rules_of(schema, checks::types(props))?;
     parts.rules.insert(Location::Root(root), rules);
@@ -68,11 +68,15 @@ pub(super) fn lower(source: &Source<'_>, props: &Props) -> Result<Schemas, Build
 struct Written<'a> {
     props: &'a Props,
     written: Option<&'a Object>,
+    /// Whether unknown fields are preserved here or anywhere above: server-side apply takes them then, though they may be
+    /// pruned later. Source: `visitSpec` of `k8s.io/kube-openapi/pkg/schemaconv`.
+    is_open: bool,
 }
 
 impl<'a> Written<'a> {
     fn part(self, name: &str, props: &'a Props) -> Self {
-        Self { props, written: self.written.and_then(|written| written.get(name)?.as_object()) }
+        let written = self.written.and_then(|written| written.get(name)?.as_object());
+        Self { props, written, is_open: self.is_open || props.preserves() }
     }
 
     fn property(self, name: &str, props: &'a Props) -> Self {
@@ -173,7 +177,7 @@ impl Parts {
             Some(Additional::Allowed(_)) if is_map => {
                 // Nothing is known of the values: objects among them keep no fields.
                 let bare = self.reserve()?;
-                self.flag(bare, LENIENT);
+                self.flag(bare, LENIENT | OPEN);
                 return Ok(Type::Map(self.map(Type::Message(bare))?));
             }
             _ => {}
@@ -181,10 +185,11 @@ impl Parts {
         let at = self.reserve()?;
         let resource = if props.embedded { Resource::Whole } else { Resource::Part };
         let fields = self.fields(at, schema, resource)?;
-        let is_open = props.preserves() || props.additional_properties == Some(Additional::Allowed(true));
+        let preserves = props.preserves() || props.additional_properties == Some(Additional::Allowed(true));
         let flags = [
             (true, LENIENT),
-            (is_open, PRESERVE),
+            (preserves, PRESERVE),
+            (schema.is_open || preserves || fields.is_empty(), OPEN),
             (props.embedded, EMBEDDED),
             (props.map_type.as_deref() == Some("atomic"), ATOMIC),
         ];

@@ -18,7 +18,9 @@ use crate::{duration, scalar, time};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The treatment of unknown and duplicate fields (`fieldValidation`).
@@ -127,13 +129,30 @@ pub(crate) fn untyped<'de, D: Deserializer<'de>>(
 }
 
 fn root<'a>(state: &'a State<'a>, schema: SchemaRef<'a>) -> Seed<'a> {
+    state.is_custom.set(schema.message.is_lenient());
     Seed { state, ty: Type::Message(schema.index), owner: schema.message, path: &Path::Root }
+}
+
+/// What is told of a field. Of kinds that are built in, it is told in the order of the body; of custom ones in this order,
+/// as upstream's decoders find it one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Strict {
+    /// It comes twice.
+    Duplicate,
+    /// The object's metadata does not know it.
+    UnknownMetadata,
+    /// The definition does not know it; these are told in order of their paths.
+    Unknown,
+    /// The metadata of a resource within the object does not know it.
+    UnknownInner,
 }
 
 struct State<'a> {
     schemas: &'a Schemas,
     validation: FieldValidation,
-    strict: RefCell<Vec<String>>,
+    strict: RefCell<Vec<(Strict, String)>>,
+    /// Whether what is read is of a custom kind.
+    is_custom: Cell<bool>,
     /// The first wrong type; it ends the walk.
     wrong: RefCell<Option<DecodeError>>,
     /// What would be said if what the parser stumbled over is a number beyond all bounds.
@@ -144,7 +163,7 @@ struct State<'a> {
 impl<'a> State<'a> {
     fn new(schemas: &'a Schemas, validation: FieldValidation, budget: Budget) -> Self {
         let (strict, wrong, number) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Self { schemas, validation, strict, wrong, number, budget }
+        Self { schemas, validation, strict, is_custom: Cell::new(false), wrong, number, budget }
     }
 
     /// Ends the walk if there is no memory left.
@@ -155,14 +174,31 @@ impl<'a> State<'a> {
         })
     }
 
-    fn report(&self, problem: &str, path: &Path<'_>, name: &str) {
+    fn duplicate(&self, path: &Path<'_>, name: &str) {
+        self.report("duplicate", path, name, |_| Strict::Duplicate);
+    }
+
+    /// A field that `owner` does not know.
+    fn unknown(&self, path: &Path<'_>, name: &str, owner: &Message) {
+        self.report("unknown", path, name, |path| match owner.is_lenient() {
+            true => Strict::Unknown,
+            false if path.starts_with("metadata.") => Strict::UnknownMetadata,
+            false => Strict::UnknownInner,
+        });
+    }
+
+    /// The same is told once.
+    fn report(&self, problem: &str, path: &Path<'_>, name: &str, place: impl Fn(&str) -> Strict) {
         if self.validation == FieldValidation::Ignore {
             return;
         }
         let mut strict = self.strict.borrow_mut();
         if strict.len() < STRICT_ERRORS_MAX {
             let path = Path::Field(path, name).to_text(Style::Fields);
-            strict.push(format!("{problem} field \"{path}\""));
+            let told = (place(&path), format!("{problem} field \"{path}\""));
+            if !strict.contains(&told) {
+                strict.push(told);
+            }
         }
     }
 
@@ -174,7 +210,14 @@ impl<'a> State<'a> {
             (Some(number), text) if is_beyond_numbers(&text) => DecodeError::Type(number),
             (_, text) => DecodeError::Syntax(text),
         })?;
-        let strict = self.strict.into_inner();
+        let mut strict = self.strict.into_inner();
+        if self.is_custom.get() {
+            strict.sort_by(|(place, line), (other, other_line)| match place.cmp(other) {
+                Ordering::Equal if *place == Strict::Unknown => line.cmp(other_line),
+                order => order,
+            });
+        }
+        let strict: Vec<String> = strict.into_iter().map(|(_, line)| line).collect();
         if self.validation == FieldValidation::Strict && !strict.is_empty() {
             return Err(DecodeError::Strict(strict));
         }
@@ -419,7 +462,7 @@ impl<'a> Seed<'a> {
             let seed = Seed { ty, path: &path, state: self.state, owner: self.owner };
             let value = entries.next_value_seed(seed)?;
             if object.contains_key(&key) {
-                self.state.report("duplicate", self.path, &key);
+                self.state.duplicate(self.path, &key);
             }
             let value = if value.is_null() && !self.is_lenient() { self.zero(ty) } else { value };
             self.state.afford(self.state.budget.entry(object.len(), key.len()))?;
@@ -435,7 +478,7 @@ impl<'a> Seed<'a> {
     ) -> Result<Value, A::Error> {
         let message = schema.message;
         let mut object = Object::new();
-        let mut seen = 0u128;
+        let (mut seen, mut unknown) = (0u128, BTreeSet::new());
         while let Some(key) = entries.next_key_seed(KeySeed(message))? {
             let (index, field) = match key {
                 Key::Known(index, field) => (index, field),
@@ -444,14 +487,21 @@ impl<'a> Seed<'a> {
                     continue;
                 }
                 Key::Unknown(name) => {
-                    self.state.report("unknown", self.path, &name);
+                    // Upstream reads custom kinds without their schema first, and sees what comes twice then.
+                    if message.is_lenient()
+                        && unknown.len() < STRICT_ERRORS_MAX
+                        && !unknown.insert(name.clone())
+                    {
+                        self.state.duplicate(self.path, &name);
+                    }
+                    self.state.unknown(self.path, &name, message);
                     entries.next_value::<de::IgnoredAny>()?;
                     continue;
                 }
             };
             let bit = u32::try_from(index).ok().and_then(|index| 1u128.checked_shl(index));
             if bit.map_or_else(|| object.contains_key(&*field.name), |bit| seen & bit != 0) {
-                self.state.report("duplicate", self.path, &field.name);
+                self.state.duplicate(self.path, &field.name);
             }
             seen |= bit.unwrap_or(0);
             let at = match field.via.is_empty() {
@@ -484,7 +534,7 @@ impl<'a> Seed<'a> {
         entries: &mut A,
     ) -> Result<(), A::Error> {
         if object.contains_key(&name) {
-            self.state.report("duplicate", self.path, &name);
+            self.state.duplicate(self.path, &name);
         }
         let path = Path::Field(self.path, &name);
         let value =

@@ -30,6 +30,43 @@ fn unknown_and_duplicate_fields_are_refused_when_strict() {
     );
 }
 
+/// Source: the bodies of upstream's `field_validation_test.go`.
+#[test]
+fn what_is_unknown_and_comes_twice_is_told_once_and_in_upstreams_order() {
+    check(
+        DEPLOYMENT,
+        r#"{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "dupename", "name": "a", "unknownMeta": "m"},
+            "spec": {"unknown1": "val1", "unknownDupe": "valDupe", "unknownDupe": "valDupe2", "paused": true, "paused": false,
+            "template": {"spec": {"containers": [{"name": "nginx", "unknownNested": "val1", "imagePullPolicy": "Always",
+            "imagePullPolicy": "Never"}]}}}}"#,
+        FieldValidation::Strict,
+        &expect![[
+            r#"error: strict decoding error: duplicate field "metadata.name", unknown field "metadata.unknownMeta", unknown field "spec.unknown1", unknown field "spec.unknownDupe", duplicate field "spec.paused", unknown field "spec.template.spec.containers[0].unknownNested", duplicate field "spec.template.spec.containers[0].imagePullPolicy""#
+        ]],
+    );
+    check_custom(
+        &serde_json::json!({"type": "object", "properties": {"knownField1": {"type": "string"},
+            "ports": {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"},
+                "containerPort": {"type": "integer"}, "protocol": {"type": "string"}, "hostPort": {"type": "integer"}}}},
+            "embeddedObj": {"type": "object", "x-kubernetes-embedded-resource": true, "properties": {"spec": {"type": "object"}}}}}),
+        r#"{"metadata": {"name": "dupename", "name": "a", "unknownMeta": "metaVal"}, "spec": {"unknown1": "val1",
+            "unknownDupe": "valDupe", "unknownDupe": "valDupe2", "knownField1": "val1", "knownField1": "val2",
+            "ports": [{"name": "portName", "hostPort": 8081, "hostPort": 8082, "unknownNested": "val"}],
+            "embeddedObj": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "my-cm", "unknownEmbeddedMeta": "foo"}}}}"#,
+        &expect![[r#"
+            {"metadata":{"name":"a"},"spec":{"embeddedObj":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"my-cm"}},"knownField1":"val2","ports":[{"hostPort":8082,"name":"portName"}]}}
+            warning: duplicate field "metadata.name"
+            warning: duplicate field "spec.unknownDupe"
+            warning: duplicate field "spec.knownField1"
+            warning: duplicate field "spec.ports[0].hostPort"
+            warning: unknown field "metadata.unknownMeta"
+            warning: unknown field "spec.ports[0].unknownNested"
+            warning: unknown field "spec.unknown1"
+            warning: unknown field "spec.unknownDupe"
+            warning: unknown field "spec.embeddedObj.metadata.unknownEmbeddedMeta""#]],
+    );
+}
+
 #[test]
 fn unknown_fields_are_pruned_with_a_warning() {
     check(
@@ -204,16 +241,16 @@ fn custom_kinds_are_pruned_where_they_do_not_preserve() {
             "empty": {"x": 1}, "list": [{"a": "b", "b": 1}], "metadata": {}}}"#,
         &expect![[r#"
             {"metadata":{"name":"a"},"spec":{"any":{"x":[{"y":null}]},"empty":{},"free":{"k":{},"l":[{}],"n":1},"list":[{"a":"b"}],"map":{"k":{"a":"b"}},"open":{"closed":{"a":"b"},"x":{"z":1}}}}
+            warning: duplicate field "spec.open.x"
             warning: unknown field "metadata.foo"
             warning: unknown field "foo"
-            warning: duplicate field "spec.open.x"
-            warning: unknown field "spec.open.closed.c"
-            warning: unknown field "spec.map.k.c"
+            warning: unknown field "spec.empty.x"
             warning: unknown field "spec.free.k.a"
             warning: unknown field "spec.free.l[0].b"
-            warning: unknown field "spec.empty.x"
             warning: unknown field "spec.list[0].b"
-            warning: unknown field "spec.metadata""#]],
+            warning: unknown field "spec.map.k.c"
+            warning: unknown field "spec.metadata"
+            warning: unknown field "spec.open.closed.c""#]],
     );
 }
 
