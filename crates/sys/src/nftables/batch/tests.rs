@@ -217,10 +217,11 @@ fn what_has_another_definition_is_not_changed() {
         ),
     ] {
         assert!(!can_change(&previous, &next), "{name}");
-        let refused = changing(&[previous.clone()], &[next.clone()]).map(drop).unwrap_err();
+        let (previous, next) = (std::slice::from_ref(&previous), std::slice::from_ref(&next));
+        let refused = changing(previous, next).map(drop).unwrap_err();
         assert_eq!(refused.to_string(), "change nftables table t", "{name}");
         // It is when the whole of it is told: then nothing of before counts.
-        assert!(replacing(&[next], 0).is_some(), "{name}");
+        assert!(replacing(next, 0).is_some(), "{name}");
     }
     for (name, previous, next) in [
         ("fewer than before", vec![plain.clone(), Table::new("u")], vec![plain.clone()]),
