@@ -86,4 +86,17 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(clock.now().to_string(), "2026-01-01T00:00:05Z");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_manual_clock_stands_still_until_whoever_shares_it_moves_it() {
+        let start: Timestamp = "2026-01-01T00:00:00.123456789Z".parse().unwrap();
+        let clock = Clock::manual(start);
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        assert_eq!(clock.now().to_string(), "2026-01-01T00:00:00.123456Z", "to the microsecond");
+        clock.clone().set("1969-12-31T23:59:59Z".parse().unwrap());
+        assert_eq!(clock.now().to_string(), "1969-12-31T23:59:59Z");
+        let system = Clock::system();
+        system.set(start);
+        assert!(system.now() != start, "the machine's is nobody's to move");
+    }
 }

@@ -423,6 +423,20 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_parts_of_what_a_process_may_have() {
+        for (connections_max, expect) in [
+            (0, [8, 8, 8, 8, 8]),
+            (100, [25, 8, 50, 12, 100]),
+            (1024, [256, 64, 512, 128, 1024]),
+            (1_048_576, [262_144, 512, 524_288, 131_072, 1_048_576]),
+        ] {
+            let Limits { strangers, known, own, .. } = Limits::of(connections_max);
+            let found = [strangers.all, strangers.of_source, known.all, known.of_source, own.all];
+            assert_eq!(found, expect, "{connections_max}");
+        }
+    }
+
+    #[test]
     fn a_process_knows_how_many_descriptors_it_may_have() {
         assert!(descriptors_max(0) > 0);
     }

@@ -34,3 +34,31 @@ impl KeepAlive {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::getsockopt;
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_knows_when_to_give_a_connection_up() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let told = || {
+            assert!(getsockopt(&connection, sockopt::KeepAlive).unwrap());
+            let idle = getsockopt(&connection, sockopt::TcpKeepIdle).unwrap();
+            let every = getsockopt(&connection, sockopt::TcpKeepInterval).unwrap();
+            let probes = getsockopt(&connection, sockopt::TcpKeepCount).unwrap();
+            [idle, every, probes, getsockopt(&connection, sockopt::TcpUserTimeout).unwrap()]
+        };
+        let times = KeepAlive { idle_seconds: 7, every_seconds: 3, probes_max: 4, unconfirmed_max_ms: None };
+        times.set(&connection).unwrap();
+        assert_eq!(told(), [7, 3, 4, 0]);
+        KeepAlive { unconfirmed_max_ms: Some(12_000), ..times }.set(&connection).unwrap();
+        assert_eq!(told(), [7, 3, 4, 12_000]);
+        assert!(KeepAlive { idle_seconds: 0, ..times }.set(&connection).is_err(), "at once is never");
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(times.set(&near).is_err(), "a socket of this host has no probes");
+    }
+}

@@ -64,6 +64,30 @@ mod tests {
         assert_eq!(a.uuid(), b.uuid());
     }
 
+    /// Source: `TestString` of upstream's `apimachinery/pkg/util/rand`.
+    #[test]
+    fn suffixes_have_their_length_and_no_other_letters() {
+        let random = Random::seeded(3);
+        for len in [0, 1, 2, 10, 123] {
+            let suffix = random.name_suffix(len);
+            assert_eq!(suffix.len(), len);
+            let is_odd = |letter: char| !"bcdfghjklmnpqrstvwxz2456789".contains(letter);
+            assert!(!suffix.contains(is_odd), "{suffix}");
+        }
+        assert_ne!(random.name_suffix(10), random.name_suffix(10), "the sequence goes on");
+        let shared = random.clone();
+        assert_ne!(shared.name_suffix(10), Random::seeded(3).name_suffix(10), "for whoever shares it, too");
+    }
+
+    #[test]
+    fn numbers_are_below_their_bound_and_all_of_them_come() {
+        let random = Random::seeded(5);
+        assert_eq!([random.below(0), random.below(1)], [0, 0]);
+        let found: std::collections::BTreeSet<u64> = (0..200).map(|_| random.below(3)).collect();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+        assert!((0..200).all(|_| (0.0..1.0).contains(&random.unit())));
+    }
+
     #[test]
     fn a_uuid_has_its_version_and_variant() {
         let uuid = Random::seeded(1).uuid();

@@ -94,4 +94,30 @@ mod tests {
         tasks.stop_and_wait().await;
         assert!(tasks.is_stopping());
     }
+
+    #[test]
+    fn a_child_stops_with_its_group_or_before_it_and_what_outlasts_it_does_not() {
+        let tasks = Tasks::new();
+        let (child, outlasting) = (tasks.child(), tasks.outlasting());
+        child.stop();
+        assert_eq!([child.is_stopping(), tasks.is_stopping()], [true, false]);
+        let other = tasks.child();
+        tasks.stop();
+        assert!(other.is_stopping() && tasks.child().is_stopping(), "one that comes too late, too");
+        assert!(!outlasting.is_stopping() && !outlasting.child().is_stopping());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_must_be_finished_is_waited_for_wherever_it_runs() {
+        let (tasks, begun) = (Tasks::new(), tokio::time::Instant::now());
+        for group in [tasks.clone(), tasks.child(), tasks.outlasting()] {
+            let stopping = tasks.clone();
+            group.spawn_to_end("drain", async move {
+                stopping.stopping().await;
+                tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+            });
+        }
+        tasks.stop_and_wait().await;
+        assert_eq!(begun.elapsed().as_secs(), 30);
+    }
 }

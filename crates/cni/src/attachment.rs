@@ -93,9 +93,13 @@ impl Attachment {
     }
 }
 
-/// A hardware address as people and results have it.
+/// A hardware address as people and results have it: two digits for each byte, as Go reads it.
 pub(crate) fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let bytes: Option<Vec<u8>> =
-        text.split([':', '-']).map(|part| u8::from_str_radix(part, 16).ok()).collect();
-    bytes?.try_into().ok()
+    let between = if text.contains('-') { '-' } else { ':' };
+    let is_byte = |part: &&str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let byte = |part: &str| u8::from_str_radix(Some(part).filter(is_byte)?, 16).ok();
+    text.split(between).map(byte).collect::<Option<Vec<u8>>>()?.try_into().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -348,3 +348,6 @@ pub(crate) fn is_same(one: &NetworkConfigList, other: &NetworkConfigList) -> boo
         |list: &NetworkConfigList| list.plugins.first().and_then(|plugin| plugin.get("bridge").cloned());
     one.name == other.name && bridge(one) == bridge(other)
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,17 @@ pub enum Mode {
     Ipvs(IpvsOptions),
 }
 
+impl Mode {
+    /// Its name in `--proxy-mode`.
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Nftables => "nftables",
+            Self::Iptables => "iptables",
+            Self::Ipvs(_) => "ipvs",
+        }
+    }
+}
+
 /// The options of IPVS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IpvsOptions {
@@ -179,3 +190,6 @@ fn link_name(cluster_id: &str) -> String {
     name.truncate(15);
     name
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,8 +33,8 @@ pub fn run(informers: &Informers, config: Config, reporter: Reporter, tasks: &Ta
         let registry = informers.metrics().registry();
         let metrics = registry.part(ProxyMetrics::new);
         let health = Health::new(informers.clock().clone(), metrics.clone(), config.families());
-        for (port, address) in
-            [(Port::Health, config.healthz_address), (Port::Metrics, config.metrics_address)]
+        let of_metrics = Port::Metrics { mode: config.mode.as_str() };
+        for (port, address) in [(Port::Health, config.healthz_address), (of_metrics, config.metrics_address)]
         {
             if let Some(address) = address {
                 serve(port, address, health.clone(), registry.clone(), &tasks_of_ports).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use controller::load_balancer;
 use k8s_openapi::api::core::v1::{Service, ServicePort as Port, ServiceSpec};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use machinery::net::{Cidr, Family, legacy_ip};
 
 use crate::Nodes;
@@ -18,6 +18,10 @@ use crate::Nodes;
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
+const UDP: u8 = 17;
+const SCTP: u8 = 132;
+/// Protocols of flows without an end of their own.
+pub(crate) const ENDLESS: [u8; 2] = [UDP, SCTP];
 
 /// Address and port of an endpoint.
 pub(crate) type Target = (IpAddr, u16);
@@ -68,6 +72,9 @@ pub(crate) struct ServicePort {
     pub(crate) internal: Internal,
     /// Endpoints for traffic from outside.
     pub(crate) external: External,
+    /// With which endpoints flows may stay that have no end of their own: all that serve, whoever new ones would go to. None
+    /// of other protocols.
+    pub(crate) staying: Targets,
 }
 
 impl ServicePort {
@@ -162,7 +169,8 @@ pub(crate) fn service_ports<'a>(
         let slices = slices.clone().filter(|slice| slice.address_type == family.as_str());
         let row = |port: &Port| {
             let port_name = port.name.as_deref().unwrap_or_default();
-            let endpoints = Endpoints::collect(slices.clone(), port_name, here, *family);
+            let protocol = protocol_number(port.protocol.as_deref());
+            let endpoints = Endpoints::collect(slices.clone(), port_name, protocol, here, *family);
             ServicePort {
                 name: format!("{namespace}/{name}/{port_name}"),
                 cluster_ips: cluster_ips.clone(),
@@ -194,10 +202,12 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints, family: Family) -
         Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1))
     });
     let (all, local): (Targets, Targets) = (endpoints.all.nearest().into(), endpoints.local.usable().into());
+    let protocol = protocol_number(port.protocol.as_deref());
+    let staying = if ENDLESS.contains(&protocol) { in_order(endpoints.serving.clone()) } else { Vec::new() };
     ServicePort {
         family,
         name: String::new(),
-        protocol: protocol_number(port.protocol.as_deref()),
+        protocol,
         port: u16::try_from(port.port).unwrap_or(0),
         cluster_ips: Vec::new(),
         external_ips: Vec::new(),
@@ -217,6 +227,7 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints, family: Family) -
         } else {
             External::Cluster(all)
         },
+        staying: staying.into(),
     }
 }
 
@@ -226,7 +237,7 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints, family: Family) -
 fn source_ranges(spec: &ServiceSpec, family: Family) -> Option<Vec<Cidr>> {
     let texts = spec.load_balancer_source_ranges.as_ref().filter(|ranges| !ranges.is_empty())?;
     // What is stored may have spaces around it, and be written as Go once read it.
-    let ranges = texts.iter().filter_map(|text| Cidr::legacy(text.trim()));
+    let ranges = texts.iter().filter_map(|text| Some(Cidr::legacy(text.trim())?.network()));
     let mut ranges: Vec<Cidr> = ranges.filter(|range| range.family() == family).collect();
     ranges.sort_unstable();
     ranges.dedup();
@@ -236,8 +247,8 @@ fn source_ranges(spec: &ServiceSpec, family: Family) -> Option<Vec<Cidr>> {
 /// Number of a transport protocol by its name in the API; TCP if there is none.
 fn protocol_number(name: Option<&str>) -> u8 {
     match name {
-        Some("UDP") => 17,
-        Some("SCTP") => 132,
+        Some("UDP") => UDP,
+        Some("SCTP") => SCTP,
         _ => 6,
     }
 }
@@ -278,6 +289,8 @@ pub(crate) fn is_special(ip: IpAddr) -> bool {
 struct Endpoints {
     all: Candidates,
     local: Candidates,
+    /// All that serve, also those that get nothing new.
+    serving: Vec<Target>,
 }
 
 /// Ready ones; and those that end but still serve, for when no other is left. Source: KEP-1669.
@@ -333,10 +346,8 @@ impl Candidates {
 
     fn add(&mut self, endpoint: &Endpoint, target: Target, here: Here<'_>) {
         let conditions = endpoint.conditions.as_ref();
-        let ready = conditions.and_then(|conditions| conditions.ready).unwrap_or(true);
-        let serving = conditions.and_then(|conditions| conditions.serving).unwrap_or(ready);
         let terminating = conditions.and_then(|conditions| conditions.terminating).unwrap_or(false);
-        if ready {
+        if is_ready(endpoint) {
             let hints = endpoint.hints.as_ref();
             let nodes = hints.and_then(|hints| hints.for_nodes.as_deref()).unwrap_or_default();
             let zones = hints.and_then(|hints| hints.for_zones.as_deref()).unwrap_or_default();
@@ -345,10 +356,19 @@ impl Candidates {
                 by_node: Meant::of(nodes.iter().map(|node| &node.name), Some(here.node)),
                 by_zone: Meant::of(zones.iter().map(|zone| &zone.name), here.zone),
             });
-        } else if serving && terminating {
+        } else if serves(endpoint) && terminating {
             self.serving.push(target);
         }
     }
+}
+
+fn is_ready(endpoint: &Endpoint) -> bool {
+    endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
+}
+
+fn serves(endpoint: &Endpoint) -> bool {
+    let serving = endpoint.conditions.as_ref().and_then(|conditions| conditions.serving);
+    is_ready(endpoint) || serving.unwrap_or(false)
 }
 
 fn in_order(mut targets: Vec<Target>) -> Vec<Target> {
@@ -358,19 +378,23 @@ fn in_order(mut targets: Vec<Target>) -> Vec<Target> {
 }
 
 impl Endpoints {
+    /// Those at the port of a name and protocol; one that says no protocol is of any.
     fn collect<'a>(
         slices: impl Iterator<Item = &'a EndpointSlice>,
         port_name: &str,
+        protocol: u8,
         here: Here<'_>,
         family: Family,
     ) -> Self {
         let mut endpoints = Self::default();
         for slice in slices {
-            let ports = slice.ports.iter().flatten();
-            let mut named = ports.filter(|port| port.name.as_deref().unwrap_or_default() == port_name);
-            let Some(port) =
-                named.next().and_then(|port| port.port).and_then(|port| u16::try_from(port).ok())
-            else {
+            let is_it = |port: &&EndpointPort| {
+                let of = port.protocol.as_deref();
+                port.name.as_deref().unwrap_or_default() == port_name
+                    && of.is_none_or(|of| protocol_number(Some(of)) == protocol)
+            };
+            let port = slice.ports.iter().flatten().find(is_it).and_then(|port| port.port);
+            let Some(port) = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0) else {
                 continue;
             };
             for endpoint in &slice.endpoints {
@@ -379,6 +403,7 @@ impl Endpoints {
                     continue;
                 };
                 endpoints.all.add(endpoint, (ip, port), here);
+                endpoints.serving.extend(serves(endpoint).then_some((ip, port)));
                 if endpoint.node_name.as_deref() == Some(here.node) {
                     endpoints.local.add(endpoint, (ip, port), here);
                 }

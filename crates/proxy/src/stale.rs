@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::net::Family;
+use sys::netlink::Flow;
 
-use crate::service_port::{ServicePort, Target};
+use crate::service_port::{ENDLESS, ServicePort, Target};
 use crate::services::{Difference, Part};
 use crate::table_family;
-
-const UDP: u8 = 17;
-const SCTP: u8 = 132;
 
 /// Where ports of Services of one family and one such protocol lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +21,7 @@ impl FlowTargets {
         let mut targets = Self::default();
         let is_of = |port: &ServicePort| (port.family, port.protocol) == (family, protocol);
         for row in part.rows.iter().filter(|row| is_of(&row.port)) {
-            let endpoints: BTreeSet<Target> = row.port.all_targets().copied().collect();
+            let endpoints: BTreeSet<Target> = row.port.staying.iter().copied().collect();
             for ip in row.leads.cluster_ips.iter().chain(row.leads.outside_ips()) {
                 targets.addresses.insert((*ip, row.port.port), endpoints.clone());
             }
@@ -51,25 +49,42 @@ impl FlowTargets {
     }
 }
 
+/// A change of where ports of one protocol lead.
+type Change = (u8, FlowTargets, FlowTargets);
+
 /// Forgets the flows of a family that a change makes stale. How many there were.
 pub(crate) fn flush(difference: &Difference, family: Family) -> sys::Result<usize> {
+    let changes = changes(difference, family);
+    if changes.is_empty() {
+        return Ok(0);
+    }
+    sys::netlink::flush_flows(table_family(family), |flow| is_stale(&changes, flow))
+}
+
+fn changes(difference: &Difference, family: Family) -> Vec<Change> {
     let of = |protocol| {
         let of = |part| FlowTargets::of(part, family, protocol);
         (protocol, of(&difference.before), of(&difference.after))
     };
-    let changed: Vec<_> = [UDP, SCTP].map(of).into_iter().filter(|(_, old, new)| old != new).collect();
-    if changed.is_empty() {
-        return Ok(0);
-    }
-    sys::netlink::flush_flows(table_family(family), |flow| {
-        let mut of_protocol = changed.iter().filter(|(protocol, ..)| *protocol == flow.protocol);
-        of_protocol.any(|(_, old, new)| old.is_stale(new, flow.destination, flow.answering))
-    })
+    ENDLESS.map(of).into_iter().filter(|(_, old, new)| old != new).collect()
+}
+
+fn is_stale(changes: &[Change], flow: &Flow) -> bool {
+    let mut of_protocol = changes.iter().filter(|(protocol, ..)| *protocol == flow.protocol);
+    of_protocol.any(|(_, old, new)| old.is_stale(new, flow.destination, flow.answering))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+
     use super::*;
+    use crate::Nodes;
+    use crate::families::{BOTH, config, socket, told};
+    use crate::service_port::Internal;
+    use crate::services::{Changed, Services};
 
     #[test]
     fn flows_to_endpoints_that_are_gone_and_to_services_that_came_up_are_stale() {
@@ -104,6 +119,107 @@ mod tests {
             ("of nobody here", (ip(9), 53), (ip(8), 53), false),
         ] {
             assert_eq!(before.is_stale(&after, destination, answering), stale, "{network} {name}");
+        }
+    }
+    /// A Service with an external address, a balancer's, and a port of Nodes; of the endpoints one serves, one does not, one is
+    /// on its way out and serves, and one is meant for another zone.
+    fn part(family: Family) -> Part {
+        let yaml = |text: &str| -> Value { serde_saphyr::from_str(&told(family, text)).unwrap() };
+        let service = yaml(
+            "{metadata: {namespace: test, name: cleanup}, spec: {clusterIP: 10.43.1.1, externalIPs: [198.51.100.100],
+              ports: [{name: t, port: 8000, protocol: TCP}, {name: u, port: 8000, protocol: UDP, nodePort: 32000},
+                      {name: s, port: 8000, protocol: SCTP, nodePort: 32000}]},
+              status: {loadBalancer: {ingress: [{ip: 203.0.113.4}]}}}",
+        );
+        let mut slice = yaml(
+            "{metadata: {namespace: test, name: cleanup-0, labels: {kubernetes.io/service-name: cleanup}},
+              endpoints: [
+                {addresses: [10.42.0.4], conditions: {serving: true}, hints: {forZones: [{name: here}]}},
+                {addresses: [10.42.1.5], conditions: {ready: false, serving: false}},
+                {addresses: [10.42.0.7], conditions: {ready: false, serving: true, terminating: true}},
+                {addresses: [10.42.3.8], hints: {forZones: [{name: there}]}}],
+              ports: [{name: t, port: 9090, protocol: TCP}, {name: u, port: 9090, protocol: UDP},
+                      {name: s, port: 9090, protocol: SCTP}]}",
+        );
+        slice["addressType"] = family.as_str().into();
+        let nodes = Nodes { zone: Some("here".into()), ..Nodes::default() };
+        let mut services = Services::new(Arc::new(config(&[family])));
+        services.update(Changed {
+            services: vec![(
+                "test/cleanup".into(),
+                None,
+                Some(Arc::new(serde_json::from_value(service).unwrap())),
+            )],
+            slices: vec![(
+                "test/cleanup-0".into(),
+                None,
+                Some(Arc::new(serde_json::from_value(slice).unwrap())),
+            )],
+            nodes: Some(nodes),
+        });
+        services.whole()
+    }
+
+    /// Source: `TestCleanStaleEntries` of upstream's `pkg/proxy/conntrack`; there SCTP is left to itself.
+    #[test]
+    fn flows_are_forgotten_that_go_to_no_endpoint_that_serves() {
+        const TCP: u8 = 6;
+        let [udp, sctp] = ENDLESS;
+        for family in BOTH {
+            let of = |text: &str| socket(family, text);
+            let changes = changes(&Difference { after: part(family), ..Difference::default() }, family);
+            let stale = |protocol: u8, destination: &str, answering: &str| {
+                let [destination, answering] =
+                    [of(destination), of(answering)].map(|it| (it.ip(), it.port()));
+                is_stale(&changes, &Flow { protocol, destination, answering })
+            };
+            let addresses = ["10.43.1.1", "198.51.100.100", "203.0.113.4"];
+            for (endpoint, stays) in [
+                ("10.42.0.4:9090", true),
+                ("10.42.1.5:9090", false),
+                ("10.42.2.6:9090", false),
+                // The same address at a port that it had before.
+                ("10.42.0.4:8080", false),
+                // Who ends still serves who came before, and so does who is meant for others.
+                ("10.42.0.7:9090", true),
+                ("10.42.3.8:9090", true),
+            ] {
+                for protocol in [TCP, udp, sctp] {
+                    let is_forgotten = protocol != TCP && !stays;
+                    for address in addresses {
+                        let [service, other] = ["8000", "3000"].map(|port| format!("{address}:{port}"));
+                        let case = format!("{protocol} {address} {endpoint}");
+                        assert_eq!(stale(protocol, &service, endpoint), is_forgotten, "{case}");
+                        assert!(!stale(protocol, &other, endpoint), "another port: {case}");
+                    }
+                    for node in ["192.0.2.1:32000", "192.0.2.77:32000"] {
+                        assert_eq!(
+                            stale(protocol, node, endpoint),
+                            is_forgotten,
+                            "{protocol} {node} {endpoint}"
+                        );
+                    }
+                }
+            }
+            for address in addresses {
+                let [service, other] = ["8000", "3000"].map(|port| format!("{address}:{port}"));
+                assert!(stale(udp, &service, &service), "{address}: it went nowhere");
+                assert!(!stale(udp, &other, &other) && !stale(TCP, &service, &service), "{address}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_changes_of_who_is_new_to_a_service_ends_no_flow() {
+        for family in BOTH {
+            let (before, mut after) = (part(family), part(family));
+            for row in &mut after.rows {
+                let row = Arc::make_mut(row);
+                row.port.internal = Internal::Cluster(Arc::new([]));
+                row.port.affinity = Some(std::time::Duration::from_secs(1));
+            }
+            assert_ne!(before, after);
+            assert_eq!(changes(&Difference { before, after }, family), []);
         }
     }
 }

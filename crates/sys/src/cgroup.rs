@@ -98,12 +98,11 @@ impl Cgroups {
         if let Some(found) = FOUND.get() {
             return Ok(found.clone());
         }
-        let found = Self::look()?;
+        let found = Self::among(crate::mount::mounts()?)?;
         Ok(FOUND.get_or_init(|| found).clone())
     }
 
-    fn look() -> Result<Self> {
-        let mut mounts = crate::mount::mounts()?;
+    fn among(mut mounts: Vec<MountEntry>) -> Result<Self> {
         // What others have bound elsewhere of a hierarchy comes after its own mount.
         let mut seen = BTreeSet::new();
         mounts.retain(|mount| {

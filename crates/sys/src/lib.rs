@@ -23,6 +23,8 @@ pub mod overlayfs;
 pub mod payload;
 pub mod process;
 pub mod program;
+#[cfg(test)]
+mod rows;
 pub mod tree;
 pub mod usage;
 pub mod userns;

@@ -1,14 +1,18 @@
 //! Loop devices: files as block devices. What belongs to a file is found by the kernel's own list, so that nothing has
 //! to be remembered.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
 use crate::{Doing, Error, Result};
 
+/// The kernel's list of block devices.
+const DEVICES: &str = "/sys/block";
 /// How often another device is tried after somebody else was quicker.
 const TRIES_MAX: usize = 16;
 
@@ -89,16 +93,24 @@ fn stays(path: &Path, file: &Path) -> Result<bool> {
 
 /// The device that is attached to `file`, if one is.
 pub fn of(file: &Path) -> Result<Option<PathBuf>> {
-    let doing = || "list the loop devices".to_owned();
     let wanted = file.canonicalize().doing(|| format!("find {}", file.display()))?;
-    for entry in fs::read_dir("/sys/block").doing(doing)? {
+    let mut attached = attached(Path::new(DEVICES))?.into_iter();
+    Ok(attached.find(|(_, backing)| *backing == wanted).map(|(device, _)| device))
+}
+
+/// Devices, each with the file that it is attached to; the kernel ends its path with a line's end, whatever is in it.
+fn attached(devices: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let doing = || "list the loop devices".to_owned();
+    let mut attached = Vec::new();
+    for entry in fs::read_dir(devices).doing(doing)? {
         let entry = entry.doing(doing)?;
-        let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
-        if Path::new(backing.trim_end_matches('\n')) == wanted {
-            return Ok(Some(Path::new("/dev").join(entry.file_name())));
+        let Ok(mut backing) = fs::read(entry.path().join("loop/backing_file")) else { continue };
+        if backing.last() == Some(&b'\n') {
+            backing.pop();
         }
+        attached.push((Path::new("/dev").join(entry.file_name()), OsString::from_vec(backing).into()));
     }
-    Ok(None)
+    Ok(attached)
 }
 
 /// Takes the device of `file` away; no error if there is none. One in use goes when its last user does.
@@ -126,14 +138,65 @@ pub fn grow(file: &Path) -> Result<()> {
 /// Takes away the devices of all files below `folder`.
 pub fn detach_below(folder: &Path) -> Result<()> {
     let Ok(folder) = folder.canonicalize() else { return Ok(()) };
-    let doing = || "list the loop devices".to_owned();
-    for entry in fs::read_dir("/sys/block").doing(doing)? {
-        let entry = entry.doing(doing)?;
-        let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
-        let backing = PathBuf::from(backing.trim_end_matches('\n'));
-        if backing.starts_with(&folder) {
-            detach(&backing)?;
+    let attached = attached(Path::new(DEVICES))?.into_iter().map(|(_, backing)| backing);
+    attached.filter(|backing| backing.starts_with(&folder)).try_for_each(|backing| detach(&backing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `/sys/block` has of devices: of those without a file nothing says so.
+    #[test]
+    fn the_file_of_a_device_is_its_path_whatever_bytes_are_in_it() {
+        let devices = tempfile::tempdir().unwrap();
+        for (device, backing) in [
+            ("loop0", Some(&b"/var/lib/a.img\n"[..])),
+            ("loop1", None),
+            ("loop2", Some(b"/a name with blanks \n")),
+            ("loop3", Some(b"/ends with a line\n\n")),
+            ("loop4", Some(b"/no \xff text\n")),
+            ("loop5", Some(b"/gone.img (deleted)\n")),
+            ("loop6", Some(b"")),
+            ("loop7", Some(b"/without a line's end")),
+        ] {
+            let folder = devices.path().join(device).join("loop");
+            fs::create_dir_all(&folder).unwrap();
+            if let Some(backing) = backing {
+                fs::write(folder.join("backing_file"), backing).unwrap();
+            }
         }
+        fs::create_dir(devices.path().join("sda")).unwrap();
+        fs::write(devices.path().join("file"), "").unwrap();
+        let mut found = attached(devices.path()).unwrap();
+        found.sort();
+        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        let of = |device: &str, backing: &[u8]| (PathBuf::from(device), path(backing));
+        let wanted = [
+            of("/dev/loop0", b"/var/lib/a.img"),
+            of("/dev/loop2", b"/a name with blanks "),
+            of("/dev/loop3", b"/ends with a line\n"),
+            of("/dev/loop4", b"/no \xff text"),
+            of("/dev/loop5", b"/gone.img (deleted)"),
+            of("/dev/loop6", b""),
+            of("/dev/loop7", b"/without a line's end"),
+        ];
+        assert_eq!(found, wanted);
+        assert!(attached(&devices.path().join("none")).unwrap_err().is_not_found());
     }
-    Ok(())
+
+    #[test]
+    fn a_file_without_a_device_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.img");
+        assert!(of(&file).unwrap_err().is_not_found(), "there is no such file");
+        fs::write(&file, [0; 512]).unwrap();
+        assert_eq!(of(&file).unwrap(), None);
+        for _ in 0..2 {
+            detach(&file).unwrap();
+            grow(&file).unwrap();
+            detach_below(folder.path()).unwrap();
+        }
+        detach_below(&folder.path().join("none")).unwrap();
+    }
 }

@@ -259,7 +259,7 @@ pub fn own_namespace() -> Result<()> {
 }
 
 /// Whoever mounts something chooses the bytes of its path: one that is no UTF-8 must not hide the others.
-fn parse_mountinfo(bytes: &[u8]) -> Vec<MountEntry> {
+pub(crate) fn parse_mountinfo(bytes: &[u8]) -> Vec<MountEntry> {
     bytes.split(|byte| *byte == b'\n').filter_map(parse_mountinfo_line).collect()
 }
 

@@ -133,4 +133,26 @@ mod tests {
         let whole = [&frame[22..54], &[0, 0, 0, 32, 0, 0, 0, 58], &frame[54..]].concat();
         assert_eq!(checksum(&whole), 0);
     }
+    /// Source: RFC 1071, section 3, and sums that carry twice.
+    #[test]
+    fn sums_are_those_of_the_internet() {
+        for (name, bytes, sum) in [
+            ("the RFC's own", &[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7][..], 0x220d),
+            ("nothing", &[], 0xffff),
+            ("zeroes", &[0; 8], 0xffff),
+            ("ones", &[0xff; 8], 0),
+            ("one that carries", &[0xff, 0xff, 0x00, 0x01], 0xfffe),
+            ("one that carries again", &[0xff, 0xff, 0xff, 0xff, 0x00, 0x01], 0xfffe),
+            // The head of a packet of IPv4, as in every textbook.
+            (
+                "a header",
+                &[0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7],
+                0xb861,
+            ),
+        ] {
+            assert_eq!(checksum(bytes), sum, "{name}");
+        }
+        // However long: nothing is lost between the words.
+        assert_eq!(checksum(&[0xff, 0xfe].repeat(30_000)), 30_000);
+    }
 }

@@ -102,6 +102,24 @@ mod tests {
     }
 
     #[test]
+    fn what_proc_does_not_say_is_not_made_up() {
+        let (stat, machine, status) =
+            ("7 (a) S 1 1 1 0 -1 0 1 2 3 4 150 50 0 0 20 0 9 0 1000 8192 3", "btime 100\n", "VmRSS: 12 kB\n");
+        let is_there = |stat, machine, status| Used::parse(stat, machine, status, "").is_some();
+        assert!(is_there(stat, machine, status), "limits may be missing");
+        for (name, stat, machine, status) in [
+            ("nothing", "", "", ""),
+            ("no name", "7 a S 1 1 1", machine, status),
+            ("cut off in the middle", "7 (a) S 1 1 1 0 -1 0 1 2 3 4 150", machine, status),
+            ("no start of the machine", stat, "cpu 1\n", status),
+            ("a start that is no number", stat, "btime never\n", status),
+            ("a kernel thread", stat, machine, "Name: kthreadd\n"),
+        ] {
+            assert!(!is_there(stat, machine, status), "{name}");
+        }
+    }
+
+    #[test]
     fn our_own_process_has_all_of_them() {
         let metrics = Metrics::new();
         register(&metrics);

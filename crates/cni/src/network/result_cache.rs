@@ -200,3 +200,6 @@ fn attachment(cached: Cached) -> Attachment {
         capabilities,
     }
 }
+
+#[cfg(test)]
+mod tests;

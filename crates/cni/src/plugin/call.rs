@@ -220,3 +220,6 @@ fn missing(names: &[&str]) -> ErrorBody {
 fn error(code: u32, msg: String, details: &str) -> ErrorBody {
     ErrorBody { code, msg, details: details.to_owned() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -253,7 +253,12 @@ impl HostLocal {
         let owner = owner(container_id, ifname);
         // What a process that was killed has left.
         remove_if_there(&self.dir.join(format!("{container_id}-{ifname}.new")))?;
-        self.release_where(|found| found == owner)
+        let freed = self.release_where(|found| found.trim() == owner.trim())?;
+        if freed.is_empty() {
+            // Former versions of upstream's plugin wrote no interface.
+            return self.release_where(|found| found.trim() == container_id);
+        }
+        Ok(freed)
     }
 
     /// Who has an address and is not attached: container id and interface.

@@ -398,25 +398,4 @@ fn exit_code(text: &[u8]) -> Result<i32, NoExitCode> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_tells_the_exit_code_or_why_there_is_none() {
-        let check = |text: &str, expect: Result<i32, &str>| {
-            let found = exit_code(text.as_bytes()).map_err(|why| why.to_string());
-            assert_eq!(found, expect.map_err(str::to_owned), "{text}");
-        };
-        check(r#"{"metadata":{},"status":"Success"}"#, Ok(0));
-        check(
-            r#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"7"}]}}"#,
-            Ok(7),
-        );
-        check(r#"{"status":"Failure","message":"no such file"}"#, Err("no such file"));
-        check(
-            r#"{"status":"Failure","message":"Internal error occurred: error executing command in container: no such file"}"#,
-            Err("no such file"),
-        );
-        check("", Err("the command's end was not reported"));
-    }
-}
+mod tests;

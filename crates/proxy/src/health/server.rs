@@ -43,7 +43,10 @@ pub(crate) enum Port {
     /// `/healthz` and `/livez`.
     Health,
     /// `/metrics`, `/proxyMode` and `/healthz`, which says `ok`.
-    Metrics,
+    Metrics {
+        /// The mode's name.
+        mode: &'static str,
+    },
 }
 
 /// Serves one of the proxy's own ports; at all addresses it is those of the families that are programmed. A port that
@@ -60,7 +63,7 @@ pub(crate) async fn serve(
             let health = health.clone();
             Arc::new(move |path| own(&health, path))
         }
-        Port::Metrics => Arc::new(move |path| metrics(&registry, path)),
+        Port::Metrics { mode } => Arc::new(move |path| metrics(&registry, mode, path)),
     };
     for address in meant(address, health.families()) {
         match bind(address) {
@@ -100,7 +103,7 @@ fn own(health: &Health, path: &str) -> Answer {
     }
 }
 
-fn metrics(registry: &base::metrics::Metrics, path: &str) -> Answer {
+fn metrics(registry: &base::metrics::Metrics, mode: &str, path: &str) -> Answer {
     match path {
         "/metrics" => {
             let mut answer = text(StatusCode::OK, registry.render());
@@ -109,7 +112,7 @@ fn metrics(registry: &base::metrics::Metrics, path: &str) -> Answer {
             answer
         }
         "/healthz" => text(StatusCode::OK, "ok".to_owned()),
-        "/proxyMode" => text(StatusCode::OK, "nftables".to_owned()),
+        "/proxyMode" => text(StatusCode::OK, mode.to_owned()),
         _ => text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
     }
 }
@@ -237,7 +240,8 @@ impl CheckServers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::families::BOTH;
+    use crate::Mode;
+    use crate::families::{BOTH, ipvs_options};
 
     #[test]
     fn all_addresses_are_those_of_the_families() {
@@ -273,5 +277,69 @@ mod tests {
             let (_, peer) = listener.accept().await.unwrap();
             assert_eq!(peer.is_ipv4(), to.starts_with("127"), "{to}");
         }
+    }
+    async fn said(answer: Answer) -> (u16, String, String) {
+        let kind = answer.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
+        let code = answer.status().as_u16();
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        (code, kind, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// Source: `serveMetrics` of upstream's `cmd/kube-proxy/app`.
+    #[tokio::test]
+    async fn the_port_of_metrics_says_which_mode_it_is() {
+        let (plain, registry) = ("text/plain; charset=utf-8", base::metrics::Metrics::new());
+        for mode in [Mode::Nftables, Mode::Iptables, Mode::Ipvs(ipvs_options("rr"))] {
+            let name = mode.as_str();
+            for (path, code, body) in [
+                ("/proxyMode", 200, name),
+                ("/healthz", 200, "ok"),
+                ("/proxymode", 404, "404 page not found\n"),
+                ("/", 404, "404 page not found\n"),
+                ("/metrics/", 404, "404 page not found\n"),
+            ] {
+                let expect = (code, plain.to_owned(), body.to_owned());
+                assert_eq!(said(metrics(&registry, name, path)).await, expect, "{name} {path}");
+            }
+            let (code, kind, _) = said(metrics(&registry, name, "/metrics")).await;
+            assert_eq!((code, kind.as_str()), (200, base::metrics::CONTENT_TYPE));
+        }
+    }
+
+    /// Source: `TestServeHTTPHeaders`, `TestHealthzServer` and `TestLivezServer` of upstream's `pkg/proxy/healthcheck`.
+    #[tokio::test]
+    async fn who_asks_after_the_proxy_is_told_in_json() {
+        let now: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let clock = base::Clock::manual(now);
+        let registry = base::metrics::Metrics::new();
+        let health =
+            Health::new(clock.clone(), registry.part(crate::metrics::ProxyMetrics::new), BOTH.to_vec());
+        let ask = async |path: &str| {
+            let (code, kind, body) = said(own(&health, path)).await;
+            assert_eq!(kind, "application/json", "{path}");
+            let report: serde_json::Value = serde_json::from_str(&body).unwrap();
+            (code, report["healthy"].as_bool().unwrap(), report["nodeEligible"].as_bool())
+        };
+        assert_eq!(ask("/healthz").await, (503, true, Some(false)), "before its Node is known");
+        assert_eq!(ask("/livez").await, (200, true, None));
+        let after = |seconds| clock.set(now + jiff::SignedDuration::from_secs(seconds));
+        health.update(true, &BTreeMap::new());
+        assert_eq!(ask("/healthz").await, (200, true, Some(true)));
+        after(3600);
+        assert_eq!(ask("/healthz").await, (200, true, Some(true)), "nothing to do for an hour");
+        health.queue();
+        after(3659);
+        health.queue();
+        assert_eq!(ask("/healthz").await, (200, true, Some(true)));
+        after(3660);
+        assert_eq!(ask("/healthz").await, (503, false, Some(true)), "since the first that waits");
+        assert_eq!(ask("/livez").await, (503, false, None));
+        health.update(false, &BTreeMap::new());
+        assert_eq!(ask("/healthz").await, (503, true, Some(false)), "the Node goes");
+        assert_eq!(ask("/livez").await, (200, true, None));
+        health.update(true, &BTreeMap::new());
+        assert_eq!(ask("/healthz").await, (200, true, Some(true)), "it stays after all");
+        assert_eq!(said(own(&health, "/")).await.0, 404);
+        assert_eq!(said(own(&health, "/healthz/")).await.0, 404);
     }
 }

@@ -1,3 +1,5 @@
+mod upstream;
+
 use super::*;
 use crate::families::BOTH;
 
@@ -20,7 +22,7 @@ fn check(what: &str, endpoints: &[&str], expect: &[u8]) {
     let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
     let nodes = Nodes { zone: Some("near".to_owned()), ..Nodes::default() };
     let here = Here::new("here", &nodes);
-    let found = Endpoints::collect([&slice].into_iter(), "", here, Family::V4).all.nearest();
+    let found = Endpoints::collect([&slice].into_iter(), "", 6, here, Family::V4).all.nearest();
     let expect: Vec<String> = expect.iter().map(|last| format!("10.42.0.{last}")).collect();
     assert_eq!(found.iter().map(|(ip, _)| ip.to_string()).collect::<Vec<_>>(), expect, "{what}");
 }

@@ -1,3 +1,6 @@
+mod documents;
+mod layers;
+
 use std::io::Cursor;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 

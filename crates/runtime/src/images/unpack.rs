@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, chown, lchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
@@ -125,11 +125,10 @@ fn unpack_entry<R: Read>(
         if matches!(hidden, b"" | b"." | b"..") {
             return Err(invalid(&format!("{} hides nothing", path.display())));
         }
-        let hidden = target.with_file_name(std::ffi::OsStr::from_bytes(hidden));
-        clear(&hidden, EntryType::Regular)?;
-        return Ok(sys::overlayfs::whiteout(&hidden)?);
+        return hide(&target.with_file_name(std::ffi::OsStr::from_bytes(hidden)));
     }
     let kind = entry.header().entry_type();
+    let is_anew = kind.is_dir() && fs::symlink_metadata(&target).is_ok_and(|it| is_whiteout(&it));
     clear(&target, kind)?;
     if !make(entry, sparse, root, &mut *parents, &target)? {
         return Ok(());
@@ -151,10 +150,27 @@ fn unpack_entry<R: Read>(
     fs::set_permissions(&target, fs::Permissions::from_mode(mode)).map_err(ImageError::io(doing()))?;
     let seconds = or_zero(&fields.mtime, header.mtime())?;
     if kind.is_dir() {
+        if is_anew {
+            sys::overlayfs::make_opaque(&target)?;
+        }
         directories.push((target, seconds));
         return Ok(());
     }
     set_time(&target, seconds)
+}
+
+/// Hides what the layers below have at a path. What this layer has there itself stays, whatever comes first. Source: OCI
+/// image specification, "whiteouts".
+fn hide(path: &Path) -> Result<(), ImageError> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(sys::overlayfs::make_opaque(path)?),
+        Ok(_) => Ok(()),
+        Err(_) => Ok(sys::overlayfs::whiteout(path)?),
+    }
+}
+
+fn is_whiteout(metadata: &fs::Metadata) -> bool {
+    metadata.file_type().is_char_device() && metadata.rdev() == 0
 }
 
 /// Fields that are left blank are zero, as other programs have it.
@@ -273,6 +289,14 @@ fn enter(
                         enter(root, &at, &link, &mut *links, &mut *made)?
                     }
                     Ok(metadata) if metadata.is_dir() => next,
+                    Ok(metadata) if is_whiteout(&metadata) => {
+                        fs::remove_file(&next)
+                            .and_then(|()| fs::create_dir(&next))
+                            .map_err(ImageError::io("create a directory"))?;
+                        sys::overlayfs::make_opaque(&next)?;
+                        made.insert(next.clone());
+                        next
+                    }
                     Ok(_) => return Err(invalid("a file is used as a directory")),
                     Err(_) => {
                         fs::create_dir(&next).map_err(ImageError::io("create a directory"))?;

@@ -106,7 +106,7 @@ pub(super) fn mounts(input: &Input<'_>) -> Result<(Vec<Value>, Map<String, Value
     Ok((mounts, annotations))
 }
 
-fn bind(wanted: &v1::Mount, more: &[String]) -> Result<Value, Refusal> {
+pub(super) fn bind(wanted: &v1::Mount, more: &[String]) -> Result<Value, Refusal> {
     let path = &wanted.container_path;
     let refused = |why: String| Err(Refusal::Invalid(why));
     if !path.starts_with('/') {

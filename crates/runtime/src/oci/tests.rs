@@ -1,3 +1,5 @@
+mod documents;
+
 use super::*;
 
 fn strings(list: &[&str]) -> Vec<String> {

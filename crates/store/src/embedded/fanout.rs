@@ -124,3 +124,6 @@ async fn catch_up(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

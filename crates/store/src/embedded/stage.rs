@@ -204,3 +204,6 @@ impl Stage {
         self.items.push(Staged { record: Arc::new(record), previous: before.entry, reply });
     }
 }
+
+#[cfg(test)]
+mod tests;

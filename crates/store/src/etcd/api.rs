@@ -275,3 +275,6 @@ pub(super) struct Event {
     #[prost(message, optional, tag = "3")]
     pub(super) prev_kv: Option<KeyValue>,
 }
+
+#[cfg(test)]
+mod tests;

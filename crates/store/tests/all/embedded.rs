@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sessions;
 use bytes::Bytes;
 use store::embedded::{Embedded, OpenError, Options};
 use store::suite::{self, delete, events, put, relaxed};
@@ -25,6 +26,23 @@ async fn it_passes_the_suite() {
         let dir = tempfile::tempdir().unwrap();
         (case.run)(Arc::new(open(dir.path()))).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_answers_in_sessions_as_it_must() {
+    let folders = tempfile::tempdir().unwrap();
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let next = || folders.path().join(count.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string());
+    let open = |dir: &Path| -> Arc<dyn Store> { Arc::new(open(dir)) };
+    sessions::pass(&|| Box::pin(async { open(&next()) })).await;
+    sessions::pass_restarts(&|| {
+        let dir = next();
+        Box::new(move || {
+            let dir = dir.clone();
+            Box::pin(async move { open(&dir) })
+        })
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -63,6 +63,20 @@ async fn it_passes_the_suite() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_answers_in_sessions_as_it_must() {
+    let servers = servers(Security::Plain, &[]);
+    crate::sessions::pass(&|| {
+        Box::pin(async {
+            connect(&servers).await.close().await.unwrap();
+            servers.etcdctl(0, &["del", "", "--from-key"]).unwrap();
+            let store: Arc<dyn Store> = Arc::new(connect(&servers).await);
+            store
+        })
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn watches_reach_a_revision_that_a_stranger_made() {
     let servers = servers(Security::Plain, &[]);

@@ -4,3 +4,4 @@
 
 mod embedded;
 mod etcd;
+mod sessions;

@@ -251,3 +251,141 @@ fn what_others_make_of_a_cgroup_in_more_hierarchies_is_found_and_removed() {
     }
     cgroups.remove("/").unwrap();
 }
+
+/// The lines of mountinfo without their first three fields, and what is found: where each hierarchy is, and those that only
+/// others use.
+#[test]
+fn hierarchies_are_found_among_all_that_is_mounted() {
+    let unified = tempfile::tempdir().unwrap();
+    let at = unified.path().display();
+    fs::write(unified.path().join("cgroup.controllers"), "cpuset cpu io memory hugetlb pids rdma\n").unwrap();
+    let v2 = format!("/ {at} rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate");
+    let v2 = v2.as_str();
+    let memory = "/ /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
+    let cpu = "/ /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
+    let blkio = "/ /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio";
+    let systemd = "/ /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd";
+    let root = "/ / rw - ext4 /dev/vda rw";
+    let tmpfs = "/ /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755";
+    let bound = "/pod /run/bound rw - cgroup cgroup rw,memory";
+    let v2_bound = "/pod /run/bound rw - cgroup2 cgroup2 rw,nsdelegate";
+    let cpu_and_memory = "V1 /sys/fs/cgroup/cpu,cpuacct /sys/fs/cgroup/memory";
+    for (name, lines, expected) in [
+        ("one for all", vec![root, v2], Some(format!("V2 {at}"))),
+        ("one for each", vec![root, tmpfs, cpu, memory], Some(cpu_and_memory.into())),
+        (
+            "and some that only others use",
+            vec![tmpfs, systemd, cpu, memory, blkio],
+            Some(format!("{cpu_and_memory}, others /sys/fs/cgroup/systemd /sys/fs/cgroup/blkio")),
+        ),
+        (
+            "both, where the old ones have the controllers",
+            vec![tmpfs, v2, cpu, memory],
+            Some(format!("{cpu_and_memory}, others {at}")),
+        ),
+        (
+            "both, where the new one has them",
+            vec![v2, systemd],
+            Some(format!("V2 {at}, others /sys/fs/cgroup/systemd")),
+        ),
+        ("bound once more, after", vec![cpu, memory, bound], Some(cpu_and_memory.into())),
+        ("the new one bound once more", vec![v2, v2_bound], Some(format!("V2 {at}"))),
+        ("none", vec![root, tmpfs], None),
+        ("one that is named like them", vec!["/ /sys/fs/cgroup rw - fuse.cgroup2 cgroup2 rw"], None),
+        ("the new one without its file", vec!["/ /not/there rw - cgroup2 cgroup2 rw"], None),
+        ("old ones without anything of use", vec![systemd, blkio], None),
+    ] {
+        let lines = (1..).zip(lines).map(|(id, line)| format!("{id} 1 0:{id} {line}\n")).collect::<String>();
+        let found = Cgroups::among(crate::mount::parse_mountinfo(lines.as_bytes()));
+        let paths =
+            |of: &[Hierarchy]| -> String { of.iter().map(|it| format!(" {}", it.mount.display())).collect() };
+        let found = found.ok().map(|found| {
+            let others = paths(&found.foreign);
+            let others = if others.is_empty() { others } else { format!(", others{others}") };
+            format!("{:?}{}{others}", found.version, paths(&found.hierarchies))
+        });
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_new_cpuset_has_what_its_parent_has_unless_it_has_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let cgroups = Cgroups::in_folder(Version::V1, folder.path(), &["cpuset", "memory", "perf_event"]);
+    let file = |path: &str| folder.path().join("cpuset").join(path);
+    // The kernel makes these files with their folder.
+    for (path, cpus, mems) in
+        [("", "0-3\n", "0\n"), ("pod", "\n", "\n"), ("pod/own", "1\n", ""), ("pod/own/a", "", "")]
+    {
+        fs::create_dir_all(file(path)).unwrap();
+        fs::write(file(path).join("cpuset.cpus"), cpus).unwrap();
+        fs::write(file(path).join("cpuset.mems"), mems).unwrap();
+    }
+    cgroups.create("/pod/own/a").unwrap();
+    let read = |path: &str| fs::read_to_string(file(path)).unwrap().trim().to_owned();
+    for (path, cpus, mems) in [("pod", "0-3", "0"), ("pod/own", "1", "0"), ("pod/own/a", "1", "0")] {
+        let found = (read(&format!("{path}/cpuset.cpus")), read(&format!("{path}/cpuset.mems")));
+        assert_eq!(found, (cpus.to_owned(), mems.to_owned()), "{path}");
+    }
+    assert!(folder.path().join("memory/pod/own/a").is_dir(), "it is made in each hierarchy");
+    assert!(!folder.path().join("perf_event").exists(), "but in those that only others use");
+    // A parent whose own setting cannot be read gives none.
+    fs::write(file("pod/own/a/cpuset.cpus"), "").unwrap();
+    fs::remove_file(file("pod/own/cpuset.cpus")).unwrap();
+    assert!(cgroups.create("/pod/own/a").unwrap_err().to_string().starts_with("set cpuset.cpus of "));
+}
+
+#[test]
+fn groups_are_in_each_hierarchy_of_v1_and_a_limit_is_where_its_controller_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let v1 = Cgroups::in_folder(Version::V1, folder.path(), &["cpu,cpuacct", "memory,rdma", "blkio"]);
+    let groups: Vec<_> =
+        v1.groups_of_v1("/pod").into_iter().map(|it| (it.name, it.dir, it.controllers)).collect();
+    let dir = |path: &str| folder.path().join(path);
+    let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    assert_eq!(
+        groups,
+        [
+            ("cpu,cpuacct".to_owned(), dir("cpu,cpuacct/pod"), names(&["cpu", "cpuacct"])),
+            ("memory,rdma".to_owned(), dir("memory,rdma/pod"), names(&["memory"])),
+        ]
+    );
+    for (controller, expected) in [
+        ("cpuacct", Some("cpu,cpuacct/pod")),
+        ("memory", Some("memory,rdma/pod")),
+        ("blkio", Some("blkio/pod")),
+        ("pids", None),
+        ("mem", None),
+        ("", None),
+    ] {
+        assert_eq!(v1.dir_of(controller, "/pod"), expected.map(dir), "{controller}");
+    }
+    let v2 = Cgroups::in_folder(Version::V2, folder.path(), &["cpu,memory"]);
+    assert_eq!(v2.groups_of_v1("/pod"), []);
+    assert_eq!(v2.dir_of("memory", "//pod"), Some(dir("pod")), "always below the mount");
+}
+
+#[test]
+fn a_cgroup_goes_everywhere_and_the_root_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let cgroups = Cgroups::in_folder(Version::V1, folder.path(), &["cpu", "memory", "blkio"]);
+    let dir = |path: &str| folder.path().join(path);
+    cgroups.create("/pod/a").unwrap();
+    cgroups.create("/other").unwrap();
+    fs::create_dir_all(dir("blkio/pod/a/b")).unwrap();
+    for root in ["/", "", "//"] {
+        cgroups.remove(root).unwrap();
+    }
+    assert!(cgroups.exists("/pod/a") && cgroups.exists("/pod/a/b") && cgroups.exists("/other"));
+    assert_eq!(cgroups.children("/pod/a"), ["b"]);
+    cgroups.remove_if_empty("/pod/a");
+    assert!(dir("blkio/pod/a").exists() && !dir("cpu/pod/a").exists(), "where nothing is in it");
+    cgroups.remove("/pod").unwrap();
+    assert!(!cgroups.exists("/pod") && cgroups.exists("/other"));
+    cgroups.remove("/pod").unwrap();
+    // A file is none of the kernel's own: nothing is removed in its place.
+    fs::create_dir_all(dir("cpu/kept")).unwrap();
+    fs::write(dir("cpu/kept/file"), "").unwrap();
+    assert!(cgroups.remove("/kept").unwrap_err().to_string().starts_with("remove cgroup "));
+    assert!(dir("cpu/kept/file").exists());
+}

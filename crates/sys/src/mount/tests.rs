@@ -14,7 +14,32 @@ fn a_mountinfo_line_is_read_with_its_escapes_and_its_peer_group() {
 
 #[test]
 fn commas_and_colons_in_layer_paths_are_escaped() {
-    assert_eq!(escape_overlay(Path::new("/a:b,c")).unwrap(), r"/a\:b\,c");
+    for (path, escaped) in [
+        ("/a:b,c", r"/a\:b\,c"),
+        ("/plain", "/plain"),
+        (r"/back\slash", r"/back\\slash"),
+        (r"/a\:b", r"/a\\\:b"),
+        (r"/ends\", r"/ends\\"),
+        ("/with blank=and\"quote\"", "/with blank=and\"quote\""),
+        ("/sha256:0a", r"/sha256\:0a"),
+        ("/\u{fc}:", "/\u{fc}\\:"),
+        ("", ""),
+    ] {
+        assert_eq!(escape_overlay(Path::new(path)).unwrap(), escaped, "{path}");
+    }
+    let no_text = PathBuf::from(OsString::from_vec(b"/a\xff".to_vec()));
+    assert!(escape_overlay(&no_text).unwrap_err().to_string().contains("mount overlay layer"));
+    let paths = ["/top:1", "/middle", "/low,2"].map(PathBuf::from);
+    let writable = Some((Path::new("/up,per"), Path::new("/wo:rk")));
+    for (layers, upper, options) in [
+        (&paths[..1], None, r"lowerdir=/top\:1"),
+        (&paths[..], None, r"lowerdir=/top\:1:/middle:/low\,2"),
+        (&paths[1..], writable, r"lowerdir=/middle:/low\,2,upperdir=/up\,per,workdir=/wo\:rk"),
+    ] {
+        assert_eq!(overlay_options(layers, upper).unwrap(), options);
+    }
+    assert!(overlay_options(&[paths[0].clone(), no_text.clone()], None).is_err());
+    assert!(overlay_options(&paths, Some((&no_text, Path::new("/w")))).is_err());
 }
 
 #[test]

@@ -153,6 +153,25 @@ mod tests {
     const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
     const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
+    #[test]
+    fn a_claim_is_whose_hardware_address_a_frame_has_and_of_less_there_is_none() {
+        // RFC 826, as it is on the wire: a reply, of which the sender is told, not who is asked.
+        let head = [0, 1, 8, 0, 6, 4, 0, 2];
+        let frame =
+            [&MACS[1][..], &MACS[0], &[8, 6], &head, &MACS[0], &OWN.octets(), &MACS[1], &OTHER.octets()];
+        let frame = frame.concat();
+        assert_eq!(frame.len(), FRAME_BYTES);
+        let expected = Claim { ip: OWN, mac: MACS[0] };
+        for length in 0..=frame.len() {
+            // Up to whom it is for.
+            let wanted = (length >= 32).then_some(expected);
+            assert_eq!(claim(&frame[..length]), wanted, "{length} bytes");
+        }
+        let asked = request_of((MACS[1], Ipv4Addr::UNSPECIFIED), OWN);
+        let in_nobodys_name = Claim { ip: Ipv4Addr::UNSPECIFIED, mac: MACS[1] };
+        assert_eq!(claim(&asked), Some(in_nobodys_name), "who asks for an address claims none");
+    }
+
     fn set_up(name: &str, mac: [u8; 6], ip: Ipv4Addr) -> Result<u32> {
         let mut route = Route::open()?;
         let link = route.index(name)?;

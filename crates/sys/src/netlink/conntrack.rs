@@ -68,7 +68,7 @@ pub fn flush_flows(family: TableFamily, is_stale: impl Fn(&Flow) -> bool) -> Res
     Ok(flushed)
 }
 
-fn flow(original: &[u8], reply: &[u8]) -> Option<Flow> {
+pub(super) fn flow(original: &[u8], reply: &[u8]) -> Option<Flow> {
     let address = |tuple, (v4, v6)| {
         let addresses = find_attribute(tuple, TUPLE_IP)?;
         let v4 = || Some(Ipv4Addr::from(<[u8; 4]>::try_from(find_attribute(addresses, v4)?).ok()?).into());

@@ -246,7 +246,7 @@ fn read_port(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-fn read_service(message: &[u8]) -> Option<(VirtualAddress, Service)> {
+pub(super) fn read_service(message: &[u8]) -> Option<(VirtualAddress, Service)> {
     let service = find_attribute(message, SERVICE)?;
     let of = |kind| find_attribute(service, kind);
     let address = VirtualAddress {
@@ -261,7 +261,7 @@ fn read_service(message: &[u8]) -> Option<(VirtualAddress, Service)> {
     Some((address, Service { scheduler, persistence_seconds, is_by_port: flags & BY_PORT != 0 }))
 }
 
-fn read_destination(message: &[u8]) -> Option<Destination> {
+pub(super) fn read_destination(message: &[u8]) -> Option<Destination> {
     let destination = find_attribute(message, DESTINATION)?;
     let of = |kind| find_attribute(destination, kind);
     let count = |kind| of(kind).and_then(u32_of).unwrap_or(0);

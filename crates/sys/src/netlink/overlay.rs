@@ -136,7 +136,7 @@ pub(super) fn new_link(name: &str, mtu: u32, kind: &str, more: impl FnOnce(&mut 
     request
 }
 
-fn parse_vxlan(payload: &[u8]) -> Option<Vxlan> {
+pub(super) fn parse_vxlan(payload: &[u8]) -> Option<Vxlan> {
     let info = find_attribute(payload.get(link_header(0, 0, 0, 0).len()..)?, libc::IFLA_LINKINFO)?;
     let data = find_attribute(info, libc::IFLA_INFO_DATA)?;
     let local = [VXLAN_LOCAL, VXLAN_LOCAL6].into_iter().find_map(|kind| find_attribute(data, kind));
@@ -161,7 +161,7 @@ fn forwarding(kind: u16, flags: u16, link: u32, to: Neighbour) -> Encoder {
 }
 
 /// Older kernels list those of all links.
-fn parse_neighbour(payload: &[u8], family: u8, link: u32) -> Option<Neighbour> {
+pub(super) fn parse_neighbour(payload: &[u8], family: u8, link: u32) -> Option<Neighbour> {
     let state = u16::from_ne_bytes(*payload.get(8..)?.first_chunk()?);
     if *payload.first()? != family || u32_of(payload.get(4..)?)? != link || state & libc::NUD_PERMANENT == 0 {
         return None;

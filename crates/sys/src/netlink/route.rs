@@ -393,7 +393,7 @@ pub(super) fn link_header(family: i32, index: u32, flags: u32, change: u32) -> [
     header
 }
 
-fn parse_link(payload: &[u8]) -> Option<Link> {
+pub(super) fn parse_link(payload: &[u8]) -> Option<Link> {
     let mut link = Link { index: u32_of(payload.get(4..)?)?, ..Link::default() };
     link.is_up = u32_of(payload.get(8..)?)? & libc::IFF_UP as u32 != 0;
     for (kind, value) in attributes(payload.get(LINK_HEADER_BYTES..)?) {
@@ -428,7 +428,7 @@ fn address_request(kind: u16, flags: u16, address: Address) -> Encoder {
     request
 }
 
-fn is_lasting(payload: &[u8]) -> bool {
+pub(super) fn is_lasting(payload: &[u8]) -> bool {
     let flags =
         payload.get(8..).and_then(|attributes| find_attribute(attributes, libc::IFA_FLAGS)).and_then(u32_of);
     let flags = flags.unwrap_or_else(|| payload.get(2).copied().unwrap_or_default().into());
@@ -437,7 +437,7 @@ fn is_lasting(payload: &[u8]) -> bool {
     payload.first() != Some(&(libc::AF_INET6 as u8)) || flags & passing == 0
 }
 
-fn parse_address(payload: &[u8]) -> Option<Address> {
+pub(super) fn parse_address(payload: &[u8]) -> Option<Address> {
     let attributes = payload.get(8..)?;
     let ip = find_attribute(attributes, libc::IFA_LOCAL)
         .or_else(|| find_attribute(attributes, libc::IFA_ADDRESS))?;
@@ -484,7 +484,7 @@ fn route_request(kind: u16, flags: u16, route: &NewRoute) -> Encoder {
     request
 }
 
-fn parse_route(payload: &[u8]) -> Option<RouteEntry> {
+pub(super) fn parse_route(payload: &[u8]) -> Option<RouteEntry> {
     if *payload.get(4)? != libc::RT_TABLE_MAIN {
         return None;
     }

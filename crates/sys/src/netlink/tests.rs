@@ -1,5 +1,7 @@
 //! Messages and attributes that are whole, cut off, or lie about their length.
 
+mod messages;
+
 use super::*;
 
 /// A message whose header says this length.

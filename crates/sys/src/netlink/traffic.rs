@@ -170,11 +170,11 @@ fn any_packet() -> [u8; 32] {
     selector
 }
 
-fn link_of(answer: &[u8]) -> Option<u32> {
+pub(super) fn link_of(answer: &[u8]) -> Option<u32> {
     u32_of(answer.get(4..)?)
 }
 
-fn parse_token_bucket(answer: &[u8]) -> Option<TokenBucket> {
+pub(super) fn parse_token_bucket(answer: &[u8]) -> Option<TokenBucket> {
     let all = answer.get(HEADER_BYTES..)?;
     let (kind, options) = (find_attribute(all, KIND)?, find_attribute(all, OPTIONS)?);
     let parent = u32_of(answer.get(12..)?)?;
@@ -190,7 +190,7 @@ fn parse_token_bucket(answer: &[u8]) -> Option<TokenBucket> {
     })
 }
 
-fn parse_redirect(answer: &[u8]) -> Option<u32> {
+pub(super) fn parse_redirect(answer: &[u8]) -> Option<u32> {
     let options = find_attribute(answer.get(HEADER_BYTES..)?, OPTIONS)?;
     attributes(find_attribute(options, U32_ACTIONS)?).find_map(|(_, action)| {
         let kind = find_attribute(action, ACTION_KIND)?;

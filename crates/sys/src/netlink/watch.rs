@@ -44,7 +44,7 @@ impl RouteWatch {
 }
 
 /// Whether news of this kind take routes away, or make them possible.
-fn counts(kind: u16) -> bool {
+pub(super) fn counts(kind: u16) -> bool {
     [libc::RTM_NEWLINK, libc::RTM_DELLINK, libc::RTM_NEWADDR, libc::RTM_DELADDR, libc::RTM_DELROUTE]
         .contains(&kind)
 }

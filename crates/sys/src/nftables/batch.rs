@@ -366,3 +366,6 @@ fn is_busy(error: &io::Error) -> bool {
     let busy = [libc::EBUSY, libc::EAGAIN, libc::EINTR, libc::ENOBUFS, libc::ENOMEM];
     error.raw_os_error().is_some_and(|number| busy.contains(&number))
 }
+
+#[cfg(test)]
+mod tests;

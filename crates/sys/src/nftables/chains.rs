@@ -56,7 +56,7 @@ pub fn base_chains() -> Result<Vec<BaseChain>> {
 }
 
 /// `None` for a chain that only other chains jump to.
-fn parse(answer: &[u8]) -> Option<BaseChain> {
+pub(super) fn parse(answer: &[u8]) -> Option<BaseChain> {
     let attributes = answer.get(4..)?;
     let number = |bytes: &[u8]| Some(u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?));
     Some(BaseChain {

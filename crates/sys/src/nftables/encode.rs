@@ -319,3 +319,6 @@ fn lookup(list: &mut Encoder, set: &str, from: Reg, to: Option<u32>, flags: u32)
         }
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,5 @@
+mod told;
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;

@@ -163,7 +163,7 @@ impl TableWatch {
 }
 
 /// What the kernel does on its own account, as when a link goes, is not counted.
-fn note(datagram: &[u8], taken: &mut Taken) {
+pub(super) fn note(datagram: &[u8], taken: &mut Taken) {
     for message in messages(datagram).filter(|message| message.kind >> 8 == SUBSYSTEM && message.port != 0) {
         let kind = message.kind & 0xff;
         if ![DELETE_TABLE, DELETE_CHAIN, DELETE_RULE, DELETE_SET, DELETE_ELEMENTS].contains(&kind) {
