@@ -444,19 +444,26 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Secrets that volume plugins name: every field of a source that ends in `secretRef`, and Azure's.
-fn collect_secret_refs(source: &Value, namespace: &str, things: &mut BTreeSet<Thing>) {
-    let Value::Object(fields) = source else { return };
-    for (field, value) in fields {
-        let name =
-            value.get("name").and_then(Value::as_str).filter(|_| field.to_lowercase().ends_with("secretref"));
-        let azure = value.as_str().filter(|_| field == "secretName");
-        if let Some(name) = name.or(azure) {
-            let own = if name == azure.unwrap_or_default() { source } else { value };
-            let other = own.get("namespace").or_else(|| own.get("secretNamespace")).and_then(Value::as_str);
-            things.insert(("secrets", format!("{}/{name}", other.unwrap_or(namespace))));
-        } else {
-            collect_secret_refs(value, namespace, things);
+/// Fields of a volume's source by which the kubelet is told a Secret. Those of a driver's controller are none of its business.
+const KUBELET_SECRETS: [&str; 4] =
+    ["secretRef", "nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
+
+/// Secrets that volume plugins name; what a driver is told besides, such as its attributes and options, names none.
+///
+/// Source: `VisitPVSecretNames`, `VisitPodSecretNames`.
+fn collect_secret_refs(volume: &Value, namespace: &str, things: &mut BTreeSet<Thing>) {
+    let mut add = |name: &str, own: &str| {
+        if !name.is_empty() {
+            let namespace = if own.is_empty() { namespace } else { own };
+            things.insert(("secrets", format!("{namespace}/{name}")));
+        }
+    };
+    for (plugin, source) in volume.as_object().into_iter().flatten() {
+        if plugin == "azureFile" {
+            add(text(source, "/secretName"), text(source, "/secretNamespace"));
+        }
+        for reference in KUBELET_SECRETS.iter().filter_map(|field| source.get(field)) {
+            add(text(reference, "/name"), text(reference, "/namespace"));
         }
     }
 }

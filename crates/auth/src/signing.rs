@@ -115,6 +115,78 @@ mod tests {
         assert_eq!(asked.ips, ["10.0.0.1".parse::<IpAddr>().expect("an address")]);
     }
 
+    fn request(change: impl FnOnce(&mut CertificateParams)) -> String {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "anna");
+        change(&mut params);
+        let key = KeyPair::generate().expect("a key");
+        params.serialize_request(&key).and_then(|request| request.pem()).expect("a request")
+    }
+
+    #[test]
+    fn every_kind_of_name_is_told_apart() {
+        use rcgen::SanType;
+        let pem = request(|params| {
+            params.subject_alt_names = vec![
+                SanType::Rfc822Name("anna@example.com".try_into().expect("a text")),
+                SanType::URI("spiffe://cluster/anna".try_into().expect("a text")),
+                SanType::IpAddress("2001:db8::1".parse().expect("an address")),
+                SanType::DnsName("*.example".try_into().expect("a text")),
+                SanType::IpAddress("192.0.2.1".parse().expect("an address")),
+            ];
+        });
+        let asked = Asked::of_pem(pem.as_bytes()).expect("readable");
+        assert_eq!(
+            (asked.emails, asked.uris),
+            (vec!["anna@example.com".to_owned()], vec!["spiffe://cluster/anna".to_owned()])
+        );
+        assert_eq!(asked.dns_names, ["*.example"]);
+        assert_eq!(
+            asked.ips.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["2001:db8::1", "192.0.2.1"]
+        );
+        assert_eq!(
+            (asked.common_name.as_str(), asked.organizations.len(), asked.has_more),
+            ("anna", 0, false)
+        );
+    }
+
+    #[test]
+    fn a_subject_with_more_says_so_and_one_that_is_not_clear_is_refused() {
+        let with = |kind: DnType, value: &'static str| {
+            let pem = request(|params| params.distinguished_name.push(kind, value));
+            Asked::parse(&STANDARD.encode(pem)).map(|asked| (asked.has_more, asked.organizations))
+        };
+        assert_eq!(with(DnType::OrganizationName, "dev"), Ok((false, vec!["dev".to_owned()])));
+        assert_eq!(with(DnType::OrganizationalUnitName, "dev"), Ok((true, Vec::new())));
+        assert_eq!(with(DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), "u"), Ok((true, Vec::new())));
+        let two = with(DnType::CustomDnType(vec![2, 5, 4, 3]), "system:node:a");
+        assert_eq!(two, Err(RequestError::Subject(SubjectError::TwoNames)));
+        assert_eq!(with(DnType::OrganizationName, "a\nb"), Err(RequestError::Subject(SubjectError::Value)));
+        assert_eq!(with(DnType::OrganizationName, ""), Err(RequestError::Subject(SubjectError::Value)));
+    }
+
+    #[test]
+    fn a_request_that_is_cut_is_none() {
+        let pem = request(|_| {});
+        let (_, block) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).expect("PEM");
+        let of = |der: &[u8], label: &str| {
+            let text = format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der));
+            Asked::of_pem(text.as_bytes())
+        };
+        assert!(of(&block.contents, "CERTIFICATE REQUEST").is_ok());
+        assert_eq!(of(&block.contents, "NEW CERTIFICATE REQUEST"), Err(RequestError::NotPem));
+        assert_eq!(of(&block.contents, "certificate request"), Err(RequestError::NotPem));
+        for end in 0..block.contents.len() {
+            let cut = of(&block.contents[..end], "CERTIFICATE REQUEST");
+            assert!(matches!(cut, Err(RequestError::NotARequest | RequestError::NotPem)), "{end}: {cut:?}");
+        }
+        for end in [0, 20, pem.len() - 30] {
+            assert_eq!(Asked::of_pem(pem[..end].as_bytes()), Err(RequestError::NotPem), "{end}");
+        }
+    }
+
     #[test]
     fn anything_else_is_refused() {
         assert_eq!(Asked::parse("%%%"), Err(RequestError::NotPem));

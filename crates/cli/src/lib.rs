@@ -14,6 +14,8 @@ pub mod screen;
 pub mod status;
 mod switch;
 mod taint;
+#[cfg(test)]
+mod tests;
 pub mod trace;
 pub mod usage_error;
 pub mod validate;

@@ -54,3 +54,6 @@ impl From<serde_json::Error> for AskError {
         Self::Unreadable(Arc::new(error))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,6 +222,8 @@ async fn write(informers: &Informers, verb: Verb, lease: &Lease) -> Result<Lease
 }
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -37,6 +37,8 @@ pub mod resource_claim;
 pub mod resource_ref;
 pub mod selector;
 mod sender;
+#[cfg(test)]
+mod table;
 pub mod trace;
 pub mod volume;
 pub mod workqueue;

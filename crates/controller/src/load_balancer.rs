@@ -55,3 +55,6 @@ pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref()).into_iter().flatten();
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,3 +74,6 @@ where
 pub fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,6 +181,8 @@ fn part(text: &Option<String>) -> &str {
 }
 
 #[cfg(test)]
+mod upstream;
+#[cfg(test)]
 mod tests {
     use super::*;
 

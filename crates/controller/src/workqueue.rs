@@ -212,6 +212,8 @@ impl State {
 }
 
 #[cfg(test)]
+mod scripts;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -224,3 +224,6 @@ pub fn gains_toleration(old: &Pod, new: &Pod) -> bool {
 pub fn claims_of(pod: &Pod) -> Option<&Vec<PodResourceClaimStatus>> {
     pod.status.as_ref()?.resource_claim_statuses.as_ref()
 }
+
+#[cfg(test)]
+mod tests;

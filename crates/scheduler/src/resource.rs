@@ -279,3 +279,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod upstream;

@@ -1,3 +1,6 @@
+#[path = "tests/secrets.rs"]
+mod secrets;
+
 use serde_json::json;
 
 use super::*;

@@ -1,5 +1,7 @@
 //! Tokens that are good, and every way not to be.
 
+mod claims;
+
 use super::*;
 
 struct Cluster {

@@ -226,6 +226,8 @@ impl Resource {
 }
 
 #[cfg(test)]
+mod upstream;
+#[cfg(test)]
 mod tests {
     use super::*;
 

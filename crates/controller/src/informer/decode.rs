@@ -141,6 +141,8 @@ impl Identity {
 }
 
 #[cfg(test)]
+mod upstream;
+#[cfg(test)]
 mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::{Pod, Service};

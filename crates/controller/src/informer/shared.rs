@@ -427,6 +427,8 @@ fn owner_uids(meta: &ObjectMeta) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
+mod scripts;
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::informer::Changes;

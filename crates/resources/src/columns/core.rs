@@ -148,17 +148,18 @@ fn event_object(event: &Value) -> String {
 }
 
 fn event_source(event: &Value) -> String {
-    let pairs = [
-        ("/source/component", "/source/host"),
-        ("/deprecatedSource/component", "/deprecatedSource/host"),
-        ("/reportingComponent", "/reportingInstance"),
-        ("/reportingController", "/reportingInstance"),
-    ];
-    let parts = pairs.into_iter().map(|(c, h)| (text(event, c), text(event, h))).find(|(c, _)| !c.is_empty());
-    match parts {
-        None => String::new(),
-        Some((component, "")) => component.to_owned(),
-        Some((component, host)) => format!("{component}, {host}"),
+    let first = |pointers: &[&str]| {
+        pointers.iter().map(|pointer| text(event, pointer)).find(|text| !text.is_empty()).unwrap_or_default()
+    };
+    let component = first(&[
+        "/source/component",
+        "/deprecatedSource/component",
+        "/reportingComponent",
+        "/reportingController",
+    ]);
+    match first(&["/source/host", "/deprecatedSource/host", "/reportingInstance"]) {
+        "" => component.to_owned(),
+        host => format!("{component}, {host}"),
     }
 }
 
@@ -240,14 +241,18 @@ fn quota(quota: &Value, is_limit: bool) -> String {
 /// ComponentStatuses.
 pub const COMPONENT_STATUS: &[Column] = &[
     NAME,
-    column("Status", |o, _| {
-        let is_healthy = list(o, "/conditions")
-            .iter()
-            .any(|c| text(c, "/type") == "Healthy" && text(c, "/status") == "True");
-        if is_healthy { "Healthy" } else { "Unhealthy" }.into()
+    column("Status", |o, _| match healthy(o).map(|condition| text(condition, "/status")) {
+        None => "Unknown".into(),
+        Some("True") => "Healthy".into(),
+        Some(_) => "Unhealthy".into(),
     })
     .says("Status of the component conditions"),
-    column("Message", |o, _| text(o, "/conditions/0/message").into())
+    column("Message", |o, _| healthy(o).map_or("", |condition| text(condition, "/message")).into())
         .says("Message of the component conditions"),
-    column("Error", |o, _| text(o, "/conditions/0/error").into()).says("Error of the component conditions"),
+    column("Error", |o, _| healthy(o).map_or("", |condition| text(condition, "/error")).into())
+        .says("Error of the component conditions"),
 ];
+
+fn healthy(status: &Value) -> Option<&Value> {
+    list(status, "/conditions").iter().find(|condition| text(condition, "/type") == "Healthy")
+}

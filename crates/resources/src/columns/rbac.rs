@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{AGE, Column, NAME, column, list, text, wide};
+use super::{AGE, Column, NAME, column, list, text, text_or, wide};
 
 /// RoleBindings.
 pub const ROLE_BINDING: &[Column] = &[
@@ -64,7 +64,7 @@ Distribution of trust for signers happens out of band. You can select on this fi
 pub const CERTIFICATE_SIGNING_REQUEST: &[Column] = &[
     NAME,
     AGE,
-    column("SignerName", |o, _| text(o, "/spec/signerName").into()).says(SIGNER),
+    column("SignerName", |o, _| text_or(o, "/spec/signerName", "<none>").into()).says(SIGNER),
     column("Requestor", |o, _| text(o, "/spec/username").into()).says("Base64-encoded PKCS#10 CSR data"),
     column("RequestedDuration", |o, _| match o.pointer("/spec/expirationSeconds").and_then(Value::as_i64) {
         Some(seconds) => machinery::duration::human(seconds).into(),
@@ -97,6 +97,6 @@ fn request_condition(request: &Value) -> String {
 /// ClusterTrustBundles.
 pub const CLUSTER_TRUST_BUNDLE: &[Column] = &[
     NAME,
-    column("SignerName", |o, _| text(o, "/spec/signerName").into())
+    column("SignerName", |o, _| text_or(o, "/spec/signerName", "<none>").into())
         .of("io.k8s.api.certificates.v1beta1.ClusterTrustBundleSpec", "signerName"),
 ];

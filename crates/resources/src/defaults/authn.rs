@@ -10,7 +10,6 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 pub(super) const ROWS: &[Row] = &[
     ("io.k8s.api.rbac.v1.RoleRef", |m| unset(m, "apiGroup", RBAC)),
     ("io.k8s.api.rbac.v1.Subject", subject),
-    ("io.k8s.api.certificates.v1.CertificateSigningRequestCondition", |m| unset(m, "status", "True")),
     ("io.k8s.api.certificates.v1beta1.PodCertificateRequestSpec", |m| {
         absent(m, "maxExpirationSeconds", 86_400)
     }),

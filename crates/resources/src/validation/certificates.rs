@@ -136,7 +136,7 @@ pub(crate) fn request_status(new: &Value, old: &Value) -> FieldErrors {
     if now.value != before.value
         && let Some(rule) = broken_certificates(now.text())
     {
-        errors.push(FieldError::invalid(&now.path, "<certificate data>", rule));
+        errors.push(FieldError::invalid(&now.path, "<certificate data>", &rule));
     }
     removed(new, old, &mut errors);
     approval_kept(new, old, &mut errors);
@@ -161,23 +161,36 @@ fn certificate(object: &Value) -> At<'_> {
     At::root(object).get("status").get("certificate")
 }
 
-fn broken_certificates(base64: &str) -> Option<&'static str> {
+fn broken_certificates(base64: &str) -> Option<String> {
     const NONE: &str = "must contain at least one CERTIFICATE PEM block";
     if base64.is_empty() {
         return None;
     }
-    let Ok(bytes) = STANDARD.decode(base64) else { return Some(NONE) };
+    let Ok(bytes) = STANDARD.decode(base64) else { return Some(NONE.to_owned()) };
+    if block_with_headers(&String::from_utf8_lossy(&bytes)).is_some() {
+        return Some("no PEM block headers are permitted".to_owned());
+    }
     let mut blocks = 0;
     for block in Pem::iter_from_buffer(&bytes).flatten() {
         if block.label != "CERTIFICATE" {
-            return Some("only CERTIFICATE PEM blocks are allowed");
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {:?}", block.label));
+        }
+        if block.contents.is_empty() {
+            return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
         }
         if block.parse_x509().is_err() {
-            return Some("x509: malformed certificate");
+            return Some("x509: malformed certificate".to_owned());
         }
         blocks += 1;
     }
-    (blocks == 0).then_some(NONE)
+    (blocks == 0).then(|| NONE.to_owned())
+}
+
+/// Which block says something before its content, if one does; who reads the blocks takes it for none.
+fn block_with_headers(text: &str) -> Option<usize> {
+    let lines = || text.lines().zip(text.lines().skip(1));
+    let mut blocks = lines().filter(|(line, _)| line.starts_with("-----BEGIN "));
+    blocks.position(|(_, next)| next.contains(':'))
 }
 
 fn conditions<'a>(object: &'a Value, kind: &str) -> Vec<&'a Value> {
@@ -244,6 +257,9 @@ fn certificates(bundle: &At<'_>, errors: &mut FieldErrors) {
     let told = |rule: &str| FieldError::invalid(&bundle.path, HIDDEN, rule);
     let mut seen: Vec<Vec<u8>> = Vec::new();
     let before = errors.len();
+    if let Some(i) = block_with_headers(bundle.text()) {
+        errors.push(told(&format!("entry {i} has PEM block headers")));
+    }
     for (i, block) in Pem::iter_from_buffer(bundle.text().as_bytes()).flatten().enumerate() {
         let rule = match block.parse_x509() {
             _ if block.label != "CERTIFICATE" => format!("entry {i} has bad block type: {}", block.label),

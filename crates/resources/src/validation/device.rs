@@ -20,6 +20,7 @@ const ALTERNATIVES_MAX: usize = 8;
 const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 const PARAMETERS_BYTES_MAX: usize = 10 * 1024;
 const ID_BYTES_MAX: usize = 32;
+const DOMAIN_BYTES_MAX: usize = 63;
 const POOL_BYTES_MAX: usize = 253;
 const ONE_KIND: &str = "exactly one of `exactly` or `firstAvailable` is required";
 const NO_REQUEST: &str =
@@ -273,6 +274,9 @@ pub(super) fn qualified(at: &At<'_>, text: &str, errors: &mut FieldErrors) {
             if domain.is_empty() {
                 errors.push(told("the domain must not be empty"));
             } else {
+                if domain.len() > DOMAIN_BYTES_MAX {
+                    errors.push(FieldError::too_long(&at.path, DOMAIN_BYTES_MAX));
+                }
                 let rules = names::dns1123_subdomain(&domain.to_lowercase());
                 errors.extend(rules.iter().map(|rule| FieldError::invalid(&at.path, domain, rule)));
             }

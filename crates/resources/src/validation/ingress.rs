@@ -17,7 +17,7 @@ const PATH_ENDS: &[&str] = &["/..", "/."];
 
 /// A new Ingress.
 pub(crate) fn create(object: &Value) -> FieldErrors {
-    let mut errors = check(object);
+    let mut errors = check(object, &Value::Null);
     let ingress = At::root(object);
     let annotation = ingress.get("metadata").get("annotations").get(CLASS_ANNOTATION);
     let class = ingress.get("spec").get("ingressClassName");
@@ -33,13 +33,14 @@ pub(crate) fn create(object: &Value) -> FieldErrors {
 }
 
 /// An update of an Ingress.
-pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
-    check(new)
+pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
+    check(new, old)
 }
 
-fn check(object: &Value) -> FieldErrors {
+fn check(object: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
+    let had = At::root(old).get("spec").get("tls");
     let (rules, default) = (spec.get("rules"), spec.some("defaultBackend"));
     if rules.is_empty() && default.is_none() {
         let shown: &Value = if rules.is_set() { rules.value } else { &Value::Null };
@@ -55,13 +56,22 @@ fn check(object: &Value) -> FieldErrors {
     rules.items().for_each(|item| rule(&item, &mut errors));
     for tls in spec.get("tls").items() {
         tls.get("hosts").items().for_each(|name| host(&name, &mut errors));
-        tls.get("secretName").optional(names::dns1123_subdomain, &mut errors);
+        // What was let in once with a bad name may have them.
+        if had.items().all(|tls| has_good_secret(&tls)) {
+            tls.get("secretName").optional(names::dns1123_subdomain, &mut errors);
+        }
     }
     let class = spec.get("ingressClassName");
     if class.is_set() {
         errors.extend(class.all(names::dns1123_subdomain(class.text())));
     }
     errors
+}
+
+fn has_good_secret(tls: &At<'_>) -> bool {
+    let mut errors = FieldErrors::new();
+    tls.get("secretName").optional(names::dns1123_subdomain, &mut errors);
+    errors.is_empty()
 }
 
 fn host(host: &At<'_>, errors: &mut FieldErrors) {

@@ -68,4 +68,11 @@ tables! {
     what_is_filled_in "defaults.txt",
     what_a_write_leaves "strategies.txt",
     what_selectors_name "fields.txt",
+    devices_and_who_asks_for_them "devices.txt",
+    what_volumes_are_made_by "storage.txt",
+    addresses_and_ways_into_the_cluster "networks.txt",
+    requests_of_certificates_and_of_access "certificates.txt",
+    columns_of_the_other_kinds "more_columns.txt",
+    what_extends_the_api "extensions.txt",
+    small_kinds_and_their_updates "small_kinds.txt",
 }

@@ -15,3 +15,6 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
 fn wanted<'a>(candidate: &Candidate<'a>) -> Option<&'a str> {
     candidate.pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,3 +20,6 @@ pub(super) fn filter(candidate: &Candidate<'_>, node: &NodeInfo) -> Option<Refus
     }
     Some(Refusal::lasting("node(s) were unschedulable"))
 }
+
+#[cfg(test)]
+mod tests;

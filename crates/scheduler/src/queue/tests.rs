@@ -215,3 +215,68 @@ fn who_is_activated_is_tried_whatever_it_waits_for_unless_others_go_for_it() {
     assert_eq!(queue.pop(at(9)).as_deref(), Some("a"));
     assert_eq!(queue.take_incoming().get(&("active", "ForceActivate")), Some(&3));
 }
+
+/// Source: `TestHighPriorityBackoff`, `TestPodFailedSchedulingMultipleTimesDoesNotBlockNewerPod`.
+#[test]
+fn nobody_stands_in_the_way_by_being_refused_again_and_again() {
+    let mut queue = Queue::default();
+    queue.add("high", 9, ("PodAdd", at(0)));
+    queue.add("mid", 5, ("PodAdd", at(0)));
+    assert_eq!(queue.pop(at(0)).as_deref(), Some("high"));
+    queue.unschedulable("high", ["NodeAffinity"].into(), at(0));
+    queue.wake("high", ("NodeAdd", at(0)));
+    assert_eq!(queue.pop(at(0)).as_deref(), Some("mid"), "who backs off is not tried before who does not");
+    let mut queue = refused(&["NodeAffinity"]);
+    for round in 0..5 {
+        queue.add("newer", 0, ("PodAdd", at(100 * round)));
+        queue.wake("a", ("NodeUpdate", at(100 * round)));
+        let order = pop_all(&mut queue, 100 * round);
+        assert_eq!(order.len(), 2, "{round}");
+        queue.unschedulable("a", ["NodeAffinity"].into(), at(100 * round));
+        queue.remove("newer");
+    }
+}
+
+/// Source: `TestPriorityQueue_Update`, `TestPriorityQueue_Delete`, `TestPriorityQueue_GetPod`.
+#[test]
+fn a_pod_that_changes_keeps_its_history_and_takes_the_place_of_its_priority() {
+    let mut queue = Queue::default();
+    for (key, priority) in [("a", 1), ("b", 2), ("c", 3)] {
+        queue.add(key, priority, ("PodAdd", at(0)));
+    }
+    queue.add("a", 9, ("PodUpdate", at(1)));
+    assert_eq!(queue.depths().active, 3, "it is there once");
+    assert_eq!(queue.history("a").map(|history| (history.attempts, history.since)), Some((0, at(0))));
+    queue.remove("c");
+    queue.remove("nobody");
+    assert!(queue.contains("a") && queue.contains("b") && !queue.contains("c"));
+    assert_eq!(pop_all(&mut queue, 1), ["a", "b"]);
+    queue.unschedulable("a", ["NodeAffinity"].into(), at(1));
+    queue.unschedulable("nobody", ["NodeAffinity"].into(), at(1));
+    queue.back_off("nobody", at(1));
+    assert_eq!(queue.depths(), Depths { unschedulable: 1, ..Depths::default() });
+    queue.add("a", 0, ("PodUpdate", at(2)));
+    assert_eq!(queue.history("a").map(|history| history.attempts), Some(1), "it was tried before");
+    assert!(refusals(&queue).is_empty());
+    assert_eq!(queue.pop(at(2)).as_deref(), Some("a"));
+    assert_eq!(queue.history("a").map(|history| history.attempts), Some(2));
+    assert_eq!(queue.history("nobody"), None);
+}
+
+/// Source: `TestPriorityQueue_AssignedPodAdded_`, `TestPriorityQueue_PendingPods`.
+#[test]
+fn who_was_refused_by_several_is_found_by_each_and_woken_once() {
+    let mut queue = refused(&["NodeAffinity", "NodePorts"]);
+    queue.add("b", 0, ("PodAdd", at(0)));
+    assert_eq!(queue.pop(at(0)).as_deref(), Some("b"));
+    queue.unschedulable("b", ["NodePorts"].into(), at(0));
+    assert_eq!(refusals(&queue), [("NodeAffinity", vec!["a"]), ("NodePorts", vec!["a", "b"])]);
+    assert_eq!(queue.rejectors("a"), ["NodeAffinity", "NodePorts"].into());
+    queue.wake("a", ("NodeAdd", at(9)));
+    queue.wake("a", ("NodeAdd", at(9)));
+    assert_eq!(refusals(&queue), [("NodePorts", vec!["b"])]);
+    assert_eq!(queue.depths(), Depths { active: 1, unschedulable: 1, backoff: 0 });
+    assert_eq!(queue.take_incoming().get(&("active", "NodeAdd")), Some(&1));
+    queue.back_off("b", at(9));
+    assert!(queue.rejectors("b").is_empty(), "an error is nobody's refusal");
+}

@@ -1,5 +1,7 @@
 //! What the loop makes of servers that do not do what they should.
 
+mod scripts;
+
 use std::convert::Infallible;
 
 use base::health::Checks;

@@ -1,3 +1,5 @@
+mod translations;
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! Gateways, routes and grants as tables: what upstream's conformance suite asks, and what whoever means ill writes.
 
 mod hostile;
+mod requests;
 mod usual;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::plan::{Condition, Planned, Ports, Snapshot, by_key, by_service, key, 
 const SERVICES: &str = "
 - {metadata: {name: v1, namespace: infra}, spec: {ports: [{port: 8080}]}}
 - {metadata: {name: v2, namespace: infra}, spec: {ports: [{port: 8080}]}}
+- {metadata: {name: v3, namespace: infra}, spec: {ports: [{port: 8080}]}}
 - {metadata: {name: h2c, namespace: infra}, spec: {ports: [{port: 8080, appProtocol: kubernetes.io/h2c}]}}
 - {metadata: {name: out, namespace: infra}, spec: {type: ExternalName, externalName: a.example, ports: [{port: 8080}]}}
 - {metadata: {name: web, namespace: apps}, spec: {ports: [{port: 8080}]}}";
@@ -24,6 +26,7 @@ const SERVICES: &str = "
 const SLICES: &str = "
 - {metadata: {name: v1, namespace: infra, labels: {kubernetes.io/service-name: v1}}, addressType: IPv4, ports: [{port: 3000}], endpoints: [{addresses: [10.0.0.1]}]}
 - {metadata: {name: v2, namespace: infra, labels: {kubernetes.io/service-name: v2}}, addressType: IPv4, ports: [{port: 3000}], endpoints: [{addresses: [10.0.0.2]}]}
+- {metadata: {name: v3, namespace: infra, labels: {kubernetes.io/service-name: v3}}, addressType: IPv4, ports: [{port: 3000}], endpoints: [{addresses: [10.0.0.4]}]}
 - {metadata: {name: h2c, namespace: infra, labels: {kubernetes.io/service-name: h2c}}, addressType: IPv4, ports: [{port: 3000}], endpoints: [{addresses: [10.0.0.3]}]}
 - {metadata: {name: web, namespace: apps, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 3000}], endpoints: [{addresses: [10.0.1.1]}]}";
 

@@ -314,3 +314,128 @@ async fn requests_under_way_end_well_when_the_process_ends() {
     tokio::time::timeout(DEADLINE, running.tasks.stop_and_wait()).await.expect("an end");
     drop(idle);
 }
+
+/// HTTP/2 without TLS: the preface, and a request of these headers as they are, each a literal that is not indexed.
+fn headers_of_http2(headers: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in headers {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).unwrap());
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    bytes.extend_from_slice(&[0, 0, u8::try_from(block.len()).unwrap(), 1, 5, 0, 0, 0, 1]);
+    bytes.extend_from_slice(&block);
+    // And a GOAWAY, after which nothing more comes.
+    bytes.extend_from_slice(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes
+}
+
+/// What would be another message in HTTP/1.1 is none in HTTP/2. Source: RFC 9113, sections 8.2 and 8.3.
+#[tokio::test]
+async fn what_http2_does_not_have_reaches_no_backend() {
+    const GET: [(&str, &str); 4] =
+        [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a.example")];
+    let running = start(quick()).await;
+    let one = telling("one").await;
+    running.serve(&[row("a.example", &Protocol::Http1, &[one.address])]);
+    let with = |more: &[(&'static str, &'static str)]| [&GET, more].concat();
+    let without = |name: &str| -> Vec<_> { GET.into_iter().filter(|(known, _)| *known != name).collect() };
+    let rows = [
+        ("a name in capitals", with(&[("X-Large", "1")])),
+        ("a name with a space", with(&[("x large", "1")])),
+        ("a name with a colon", with(&[("x:y", "1")])),
+        ("a line in a value", with(&[("x", "1\r\nhost: b.example")])),
+        ("a line feed in a value", with(&[("x", "1\nhost: b.example")])),
+        ("a zero in a value", with(&[("x", "1\0")])),
+        ("connection", with(&[("connection", "close")])),
+        ("transfer-encoding", with(&[("transfer-encoding", "chunked")])),
+        ("upgrade", with(&[("upgrade", "websocket")])),
+        ("keep-alive", with(&[("keep-alive", "timeout=5")])),
+        ("proxy-connection", with(&[("proxy-connection", "keep-alive")])),
+        ("te", with(&[("te", "gzip")])),
+        ("another host", with(&[("host", "b.example")])),
+        ("two hosts", with(&[("host", "a.example"), ("host", "a.example")])),
+        ("two lengths", with(&[("content-length", "0"), ("content-length", "5")])),
+        ("a length with a sign", with(&[("content-length", "+0")])),
+        ("another beginning", with(&[(":foo", "bar")])),
+        ("a beginning at the end", with(&[("x", "1"), (":path", "/admin")])),
+        ("two paths", with(&[(":path", "/admin")])),
+        ("a status", with(&[(":status", "200")])),
+        ("no path", without(":path")),
+        ("no method", without(":method")),
+        ("no scheme", without(":scheme")),
+        ("an empty path", [without(":path"), vec![(":path", "")]].concat()),
+        ("a relative path", [without(":path"), vec![(":path", "admin")]].concat()),
+        ("a path above the root", [without(":path"), vec![(":path", "/../admin")]].concat()),
+        ("a space in the path", [without(":path"), vec![(":path", "/ HTTP/1.1\r\nHost: b")]].concat()),
+        ("a method of two words", [without(":method"), vec![(":method", "GET /x")]].concat()),
+        ("a host with a path", [without(":authority"), vec![(":authority", "a.example/admin")]].concat()),
+        ("a host with a user", [without(":authority"), vec![(":authority", "x@a.example")]].concat()),
+    ];
+    for (name, headers) in rows {
+        let answer = raw(running.http, headers_of_http2(&headers)).await;
+        assert!(!answer.contains("one: "), "{name}: {answer}");
+        assert_eq!(one.connections.load(Ordering::Relaxed), 0, "{name}");
+    }
+    let answer = raw(running.http, headers_of_http2(&GET)).await;
+    assert!(answer.contains("one: GET / "), "the same without any of it is answered: {answer}");
+}
+
+/// Source: `HTTPRouteBackendProtocolWebSocket`, RFC 6455, section 4.
+#[tokio::test]
+async fn a_switch_of_protocols_that_is_none_is_a_request_as_any_other() {
+    let running = start(quick()).await;
+    let one = telling("one").await;
+    running.serve(&[row("a.example", &Protocol::Http1, &[one.address])]);
+    for (name, headers) in [
+        (
+            "h2c",
+            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n",
+        ),
+        ("tls", "Connection: Upgrade\r\nUpgrade: TLS/1.2\r\n"),
+        ("nothing", "Connection: Upgrade\r\nUpgrade: \r\n"),
+        ("without a word", "Connection: Upgrade\r\n"),
+        ("without a connection", "Upgrade: websocket\r\n"),
+        ("another connection", "Connection: keep-alive\r\nUpgrade: websocket\r\n"),
+        ("a word within a word", "Connection: Upgraded\r\nUpgrade: websocket\r\n"),
+        ("a protocol within a protocol", "Connection: Upgrade\r\nUpgrade: websocketx\r\n"),
+    ] {
+        let request = format!("GET /ws HTTP/1.1\r\nHost: a.example\r\n{headers}\r\n");
+        let answer = raw(running.http, request).await;
+        assert_eq!(status(&answer), "200", "{name}: {answer}");
+        let told = answer.split_once("\r\n\r\n").map(|(_, told)| told.to_lowercase()).unwrap_or_default();
+        assert!(!told.contains("upgrade") && !told.contains("http2-settings"), "{name}: {told}");
+    }
+}
+
+/// A chunk says in one way how long it is, or there is no message. Source: RFC 9112, section 7.1.
+#[tokio::test]
+async fn chunks_that_are_none_reach_no_backend_as_a_whole() {
+    let running = start(quick()).await;
+    let one = telling("one").await;
+    running.serve(&[row("a.example", &Protocol::Http1, &[one.address])]);
+    for (name, body) in [
+        ("a sign", "+5\r\nhello\r\n0\r\n\r\n"),
+        ("a prefix", "0x5\r\nhello\r\n0\r\n\r\n"),
+        ("no digit", "\r\nhello\r\n0\r\n\r\n"),
+        ("letters", "zz\r\nhello\r\n0\r\n\r\n"),
+        ("more than there can be", "FFFFFFFFFFFFFFFFF\r\nhello\r\n0\r\n\r\n"),
+        ("longer than it says", "3\r\nhello\r\n0\r\n\r\n"),
+        ("no end of the chunk", "5\r\nhello0\r\n\r\n"),
+        ("a line feed alone", "5\nhello\r\n0\r\n\r\n"),
+        ("two numbers", "5 5\r\nhello\r\n0\r\n\r\n"),
+        ("cut", "5\r\nhel"),
+    ] {
+        let head = "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let answer = raw(running.http, format!("{head}{body}")).await;
+        assert!(!answer.contains("hello"), "{name}: {answer}");
+    }
+    let head =
+        "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: Chunked\r\nConnection: close\r\n\r\n";
+    let answer =
+        raw(running.http, format!("{head}2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nX-Trailer: 1\r\n\r\n")).await;
+    assert!(answer.contains("hello"), "{answer}");
+}
