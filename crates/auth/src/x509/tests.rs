@@ -41,7 +41,8 @@ fn who_a_certificate_names_is_its_common_name_alone() {
     const UNIT: &[u64] = &[2, 5, 4, 11];
     const USER_ID: &[u64] = &[0, 9, 2342, 19_200_300, 100, 1, 1];
     const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
-    let rows: [(&str, &[(&[u64], &str)], Option<&str>); 11] = [
+    type Attributes = &'static [(&'static [u64], &'static str)];
+    let rows: [(&str, Attributes, Option<&str>); 11] = [
         ("a name", &[(NAME, "anna")], Some("anna uid= ")),
         ("a name and a group", &[(NAME, "anna"), (GROUP, "dev")], Some("anna uid= dev")),
         ("the group first", &[(GROUP, "dev"), (NAME, "anna")], Some("anna uid= dev")),

@@ -224,12 +224,12 @@ fn nobody_stands_in_the_way_by_being_refused_again_and_again() {
     queue.add("mid", 5, ("PodAdd", at(0)));
     assert_eq!(queue.pop(at(0)).as_deref(), Some("high"));
     queue.unschedulable("high", ["NodeAffinity"].into(), at(0));
-    queue.wake("high", ("NodeAdd", at(0)));
+    queue.wake("high", "NodeAdd", at(0));
     assert_eq!(queue.pop(at(0)).as_deref(), Some("mid"), "who backs off is not tried before who does not");
     let mut queue = refused(&["NodeAffinity"]);
     for round in 0..5 {
         queue.add("newer", 0, ("PodAdd", at(100 * round)));
-        queue.wake("a", ("NodeUpdate", at(100 * round)));
+        queue.wake("a", "NodeUpdate", at(100 * round));
         let order = pop_all(&mut queue, 100 * round);
         assert_eq!(order.len(), 2, "{round}");
         queue.unschedulable("a", ["NodeAffinity"].into(), at(100 * round));
@@ -272,8 +272,8 @@ fn who_was_refused_by_several_is_found_by_each_and_woken_once() {
     queue.unschedulable("b", ["NodePorts"].into(), at(0));
     assert_eq!(refusals(&queue), [("NodeAffinity", vec!["a"]), ("NodePorts", vec!["a", "b"])]);
     assert_eq!(queue.rejectors("a"), ["NodeAffinity", "NodePorts"].into());
-    queue.wake("a", ("NodeAdd", at(9)));
-    queue.wake("a", ("NodeAdd", at(9)));
+    queue.wake("a", "NodeAdd", at(9));
+    queue.wake("a", "NodeAdd", at(9));
     assert_eq!(refusals(&queue), [("NodePorts", vec!["b"])]);
     assert_eq!(queue.depths(), Depths { active: 1, unschedulable: 1, backoff: 0 });
     assert_eq!(queue.take_incoming().get(&("active", "NodeAdd")), Some(&1));

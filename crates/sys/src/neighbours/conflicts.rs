@@ -167,7 +167,7 @@ mod tests {
             let wanted = (length >= 32).then_some(expected);
             assert_eq!(claim(&frame[..length]), wanted, "{length} bytes");
         }
-        let asked = request_of((MACS[1], Ipv4Addr::UNSPECIFIED), OWN);
+        let asked = request_of(MACS[1], Ipv4Addr::UNSPECIFIED, OWN);
         let in_nobodys_name = Claim { ip: Ipv4Addr::UNSPECIFIED, mac: MACS[1] };
         assert_eq!(claim(&asked), Some(in_nobodys_name), "who asks for an address claims none");
     }

@@ -73,7 +73,7 @@ fn private(bound: &str) -> Private {
 fn a_token_dies_with_what_it_is_bound_to() {
     let tokens = tokens();
     for &(name, bound, objects, gone) in BINDINGS {
-        let token = tokens.issue(private(bound), &[], 600, (at(0), "id".into())).expect("a token");
+        let token = tokens.issue(private(bound), &[], 600, at(0), "id".into()).expect("a token");
         let found = tokens.verify(&token, &[], at(1), &Objects(objects)).map(|(user, _)| user.name);
         let expect = match gone {
             Some(what) => Err(TokenError::Gone { what }),
@@ -82,7 +82,7 @@ fn a_token_dies_with_what_it_is_bound_to() {
         assert_eq!(found, expect, "{name}");
     }
     let elsewhere = Private { namespace: "other".into(), ..private("") };
-    let token = tokens.issue(elsewhere, &[], 600, (at(0), "id".into())).expect("a token");
+    let token = tokens.issue(elsewhere, &[], 600, at(0), "id".into()).expect("a token");
     let found = tokens.verify(&token, &[], at(1), &Objects(&["account/saname=sauid"])).map(drop);
     assert_eq!(found, Err(TokenError::Gone { what: "service account" }), "of another namespace");
 }
@@ -114,7 +114,7 @@ fn what_a_token_says_is_what_was_asked_for() {
             r#"{"aud":["1","2"],"exp":1800000000,"iat":1800000000,"iss":"https://kubernetes.default.svc.cluster.local","jti":"fixed","kubernetes.io":{"namespace":"ns","serviceaccount":{"name":"saname","uid":"sauid"},"node":{"name":"nodename","uid":"nodeuid"}},"nbf":1800000000,"sub":"system:serviceaccount:ns:saname"}"#,
         ),
     ] {
-        let token = tokens.issue(private(bound), &audiences(asked), seconds, (at(0), "fixed".into()));
+        let token = tokens.issue(private(bound), &audiences(asked), seconds, at(0), "fixed".into());
         let token = token.expect("a token");
         let body =
             token.split('.').nth(1).and_then(|body| URL_SAFE_NO_PAD.decode(body).ok()).expect("a body");
@@ -142,7 +142,7 @@ fn who_shows_a_token_has_its_account_groups_and_details() {
             "credential-id=JTI=id node-name=nodename node-uid=nodeuid pod-name=podname pod-uid=poduid",
         ),
     ] {
-        let token = tokens.issue(private(bound), &[], 600, (at(0), "id".into())).expect("a token");
+        let token = tokens.issue(private(bound), &[], 600, at(0), "id".into()).expect("a token");
         let (user, _) = tokens.verify(&token, &[], at(0), &all).expect("good");
         let told: Vec<_> =
             user.extra.iter().map(|(key, values)| format!("{key}={}", values.join(","))).collect();
@@ -169,7 +169,7 @@ fn audiences_are_those_of_whoever_asks() {
         ("vault", "Vault", false),
         ("a b", "c", false),
     ] {
-        let token = tokens.issue(private(""), &list(meant), 600, (at(0), "id".into())).expect("a token");
+        let token = tokens.issue(private(""), &list(meant), 600, at(0), "id".into()).expect("a token");
         let found = tokens.verify(&token, &list(asked), at(0), &all);
         assert_eq!(found.is_ok(), is_good, "meant for {meant:?}, asked by {asked:?}");
         let legacy = tokens.verify_legacy(&token);

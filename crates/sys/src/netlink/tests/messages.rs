@@ -24,9 +24,9 @@ fn read(section: &str, bytes: &[u8]) -> Option<String> {
         // Of whatever family and link they are.
         "neighbours" => {
             let link = bytes.get(4..).and_then(u32_of)?;
-            let Neighbour { ip, mac } = parse_neighbour(bytes, (*bytes.first()?, link))?;
-            let other = (*bytes.first()?, link ^ 1);
-            assert_eq!(parse_neighbour(bytes, other), None, "of another link");
+            let family = *bytes.first()?;
+            let Neighbour { ip, mac } = parse_neighbour(bytes, family, link)?;
+            assert_eq!(parse_neighbour(bytes, family, link ^ 1), None, "of another link");
             words([format!("link {link}"), ip.to_string(), in_hex(&mac)])
         }
         "queues" => {

@@ -115,7 +115,7 @@ fn every_expression_is_written_as_the_kernel_has_it() {
 #[test]
 fn a_rule_names_its_table_and_its_chain_and_has_its_expressions_in_order() {
     let table = include_str!("tests/expressions.txt");
-    let of = |steps: Rule| written(|out| rule(out, (IPV6, "knarr"), "svc-1", &steps));
+    let of = |steps: Rule| written(|out| rule(out, IPV6, "knarr", "svc-1", &steps));
     let three = vec![
         Expr::L4Protocol(Reg::R0),
         Expr::Compare(Reg::R0, Compare::Equal, vec![17]),
