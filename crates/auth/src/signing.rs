@@ -183,7 +183,7 @@ mod tests {
             assert!(matches!(cut, Err(RequestError::NotARequest | RequestError::NotPem)), "{end}: {cut:?}");
         }
         for end in [0, 20, pem.len() - 30] {
-            assert_eq!(Asked::of_pem(pem[..end].as_bytes()), Err(RequestError::NotPem), "{end}");
+            assert_eq!(Asked::of_pem(&pem.as_bytes()[..end]), Err(RequestError::NotPem), "{end}");
         }
     }
 
