@@ -36,13 +36,13 @@ fn shown(attributes: &[(&[u64], &str)]) -> Option<String> {
 /// Source: `TestX509` and the cases of `CommonNameUserConversion`.
 #[test]
 fn who_a_certificate_names_is_its_common_name_alone() {
+    type Attributes<'a> = &'a [(&'a [u64], &'a str)];
     const NAME: &[u64] = &[2, 5, 4, 3];
     const GROUP: &[u64] = &[2, 5, 4, 10];
     const UNIT: &[u64] = &[2, 5, 4, 11];
     const USER_ID: &[u64] = &[0, 9, 2342, 19_200_300, 100, 1, 1];
     const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
-    type Attributes = &'static [(&'static [u64], &'static str)];
-    let rows: [(&str, Attributes, Option<&str>); 11] = [
+    let rows: [(&str, Attributes<'_>, Option<&str>); 11] = [
         ("a name", &[(NAME, "anna")], Some("anna uid= ")),
         ("a name and a group", &[(NAME, "anna"), (GROUP, "dev")], Some("anna uid= dev")),
         ("the group first", &[(GROUP, "dev"), (NAME, "anna")], Some("anna uid= dev")),
@@ -72,7 +72,6 @@ fn a_certificate_that_is_cut_or_goes_on_names_nobody_else() {
     let user = user_of(&whole).expect("a user");
     assert_eq!(user.name, "anna");
     let id = |bytes: &[u8]| user_of(bytes).map(|user| user.extra[CREDENTIAL_ID][0].clone());
-    assert_eq!(id(&whole), id(&whole.clone()), "the same certificate is the same credential");
     let other = params.self_signed(&key).expect("a certificate").der().to_vec();
     assert_ne!(id(&whole), id(&[other.as_slice(), &[0]].concat()));
 }
