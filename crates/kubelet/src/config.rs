@@ -26,6 +26,7 @@ mod cpu_set;
 mod duration;
 pub mod eviction;
 mod fields;
+pub(crate) mod flag;
 mod image_gc;
 mod images;
 mod reserved;

@@ -310,10 +310,17 @@ fn check(info: &PluginInfo) -> Result<Kind, PluginError> {
     if info.r#type != Kind::Csi.name() {
         return Err(PluginError::Kind(info.r#type.clone()));
     }
-    if !info.supported_versions.iter().any(|version| version.trim_start_matches('v').starts_with("1.")) {
+    if !info.supported_versions.iter().any(|version| is_first(version)) {
         return Err(PluginError::Versions(info.supported_versions.clone()));
     }
     Ok(Kind::Csi)
+}
+
+/// Whether it is a version of CSI's first. Source: `HighestSupportedVersion` of upstream's `pkg/util/version`.
+fn is_first(version: &str) -> bool {
+    let version = version.trim_start();
+    let minor = version.strip_prefix('v').unwrap_or(version).strip_prefix("1.");
+    minor.is_some_and(|minor| minor.starts_with(|digit: char| digit.is_ascii_digit()))
 }
 
 /// Takes a driver in; one that the API is not told of is not there.
@@ -328,3 +335,6 @@ async fn add(
         PluginError::Node(Box::new(error))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -276,23 +276,4 @@ pub(crate) fn disk_use(resources: &NodeResources, pod: &Arc<Pod>) -> disk::PodDi
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rate_is_what_was_used_between_two_looks() {
-        let look = |at: i64, node: u64, pod: u64| Look {
-            at: at * 1_000_000_000,
-            node: Usage { cpu_ns: node, ..Usage::default() },
-            pods: vec![PodStats {
-                cgroup: "/p".into(),
-                usage: Usage { cpu_ns: pod, ..Usage::default() },
-                ..PodStats::default()
-            }],
-            ..Look::default()
-        };
-        let found = rates(&look(10, 5_000, 100), &look(12, 4_000_005_000, 50));
-        assert_eq!(found.get(NODE), Some(&2_000_000_000), "two CPUs");
-        assert_eq!(found.get("/p"), None, "it was started again in between");
-    }
-}
+mod tests;

@@ -87,10 +87,13 @@ impl Config {
         set(&mut self.cluster_dns, fields.texts("clusterDNS"));
         set(&mut self.resolv_conf, fields.text("resolvConf").map(path));
         set(&mut self.seccomp_default, fields.flag("seccompDefault"));
-        set(&mut self.streaming_connection_idle_timeout, fields.duration("streamingConnectionIdleTimeout"));
-        set(&mut self.sync_frequency, fields.duration("syncFrequency"));
-        set(&mut self.node_status_report_frequency, fields.duration("nodeStatusReportFrequency"));
-        set(&mut self.node_lease_duration_seconds, fields.integer("nodeLeaseDurationSeconds", 1));
+        set(&mut self.streaming_connection_idle_timeout, fields.time("streamingConnectionIdleTimeout"));
+        set(&mut self.sync_frequency, fields.time("syncFrequency"));
+        // Source: until there were two, one was for both.
+        let updates = fields.time("nodeStatusUpdateFrequency");
+        let reports = fields.time("nodeStatusReportFrequency").or(updates);
+        set(&mut self.node_status_report_frequency, reports);
+        set(&mut self.node_lease_duration_seconds, fields.number("nodeLeaseDurationSeconds", 1));
         set(&mut self.container_log_max_files, fields.integer("containerLogMaxFiles", 2).and_then(narrow));
         match fields.duration("containerLogMonitorInterval") {
             Some(short) if short < Duration::from_secs(3) => fields.error(
@@ -134,7 +137,7 @@ impl Config {
             Ok(policy) => self.eviction = policy,
             Err(errors) => fields.errors.extend(errors),
         }
-        set(&mut self.eviction.transition_period, fields.duration("evictionPressureTransitionPeriod"));
+        set(&mut self.eviction.transition_period, fields.time("evictionPressureTransitionPeriod"));
         set(&mut self.eviction.max_pod_grace_seconds, fields.integer("evictionMaxPodGracePeriod", 0));
         if !self.enforced.pods {
             self.eviction.leave_pods_together();
@@ -274,7 +277,8 @@ impl<'a> Fields<'a> {
             match find(name) {
                 Some(Support::Read | Support::Moot) => {}
                 Some(Support::Only(allowed)) => {
-                    if !allowed.contains(&value.to_string().as_str()) && !value.is_null() {
+                    let is_unsaid = value.is_null() || value == "";
+                    if !is_unsaid && !allowed.contains(&value.to_string().as_str()) {
                         let allowed = allowed.join(" or ");
                         self.error(
                             name,
@@ -327,8 +331,19 @@ impl<'a> Fields<'a> {
         duration(&text).map_err(|error| self.error(name, &error.to_string())).ok()
     }
 
+    /// A duration of a field in which zero is what is not said. Source: `SetDefaults_KubeletConfiguration`.
+    pub(super) fn time(&mut self, name: &str) -> Option<Duration> {
+        self.duration(name).filter(|time| !time.is_zero())
+    }
+
+    /// As [`Self::integer`], of a field in which zero is what is not said.
+    pub(super) fn number(&mut self, name: &str, least: i64) -> Option<i64> {
+        let is_unsaid = self.value(name).is_some_and(|value| value.as_i64() == Some(0));
+        if is_unsaid { None } else { self.integer(name, least) }
+    }
+
     fn quantity(&mut self, name: &str) -> Option<i64> {
-        let text = self.text(name)?;
+        let text = self.text(name).filter(|text| !text.is_empty())?;
         let quantity = text.parse::<Quantity>();
         quantity
             .map(Quantity::value)

@@ -58,7 +58,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("clusterDomain", Read),
     ("clusterDNS", Read),
     ("streamingConnectionIdleTimeout", Read),
-    ("nodeStatusUpdateFrequency", Moot),
+    ("nodeStatusUpdateFrequency", Read),
     ("nodeStatusReportFrequency", Read),
     ("nodeLeaseDurationSeconds", Read),
     ("imageMinimumGCAge", Read),

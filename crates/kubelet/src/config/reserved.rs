@@ -71,3 +71,6 @@ impl Enforced {
         if names.is_empty() { vec!["none".into()] } else { names }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::configuration::{Fields, narrow, set};
+use super::flag::flag;
 use super::reserved::ReservedCgroup;
 use super::{Config, Enforced, Reserved, SwapBehavior, USERS_OF_POD};
 use crate::config::ReservedMemory;
@@ -14,7 +15,7 @@ use crate::config::{CpuSet, StaticPolicy};
 
 impl Config {
     pub(super) fn apply_resources(&mut self, fields: &mut Fields<'_>) {
-        set(&mut self.max_pods, fields.integer("maxPods", 0).and_then(narrow));
+        set(&mut self.max_pods, fields.number("maxPods", 0).and_then(narrow));
         if let Some(per_core) = fields.integer("podsPerCore", 0).filter(|n| *n > 0) {
             let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
             let most =
@@ -22,7 +23,8 @@ impl Config {
             self.max_pods = self.max_pods.min(most);
         }
         self.apply_users(fields);
-        set(&mut self.pod_pids_limit, fields.integer("podPidsLimit", -1));
+        // Source: whatever is below nothing is any number.
+        set(&mut self.pod_pids_limit, fields.integer("podPidsLimit", i64::MIN).map(|limit| limit.max(-1)));
         set(&mut self.cpu_cfs_quota, fields.flag("cpuCFSQuota"));
         set(&mut self.single_process_oom_kill, fields.flag("singleProcessOOMKill").map(Some));
         let swap = fields.object("memorySwap").and_then(|swap| swap.get("swapBehavior"));
@@ -104,9 +106,9 @@ impl Config {
                     continue;
                 }
             };
-            match value.parse() {
-                Ok(flag) => *option = flag,
-                Err(_) => {
+            match flag(&value) {
+                Some(is_on) => *option = is_on,
+                None => {
                     let why = format!("bad value for option \"{name}\": must be true or false");
                     fields.error("cpuManagerPolicyOptions", &why);
                 }
@@ -120,7 +122,7 @@ impl Config {
             ),
             Some("static") => {
                 let count = usize::try_from((self.reserved.milli("cpu") + 999) / 1000).unwrap_or_default();
-                policy.reserved = cpus.unwrap_or_else(|| CpuSet::first(count));
+                (policy.reserved, policy.reserved_count) = (cpus.unwrap_or_default(), count);
                 self.exclusive_cpus = Some(policy);
             }
             Some(other) => fields.error("cpuManagerPolicy", &format!("unknown policy: \"{other}\"")),
@@ -175,9 +177,9 @@ impl Config {
         const FIELD: &str = "topologyManagerPolicyOptions";
         for (name, value) in fields.map(FIELD).unwrap_or_default() {
             match name.as_str() {
-                "prefer-closest-numa-nodes" => match value.parse() {
-                    Ok(flag) => self.alignment.prefers_closest = flag,
-                    Err(_) => {
+                "prefer-closest-numa-nodes" => match flag(&value) {
+                    Some(is_on) => self.alignment.prefers_closest = is_on,
+                    None => {
                         let why = format!("bad value for option \"{name}\": must be true or false");
                         fields.error(FIELD, &why);
                     }

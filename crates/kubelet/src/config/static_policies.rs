@@ -7,8 +7,10 @@ use super::CpuSet;
 /// The static policy, as its operator wants it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StaticPolicy {
-    /// CPUs that nobody gets alone. Source: `reservedSystemCPUs`, or as many as are reserved.
+    /// CPUs that nobody gets alone; empty for any. Source: `reservedSystemCPUs`.
     pub reserved: CpuSet,
+    /// How many CPUs nobody gets alone if nobody says which: whole cores first.
+    pub reserved_count: usize,
     /// Whole cores only. Source: `cpuManagerPolicyOptions.full-pcpus-only`.
     pub is_full_cores_only: bool,
     /// Nobody runs on the reserved CPUs. Source: `cpuManagerPolicyOptions.strict-cpu-reservation`.

@@ -115,4 +115,37 @@ mod tests {
             assert_eq!(counted, Counted { files, layers: own }, "{name} {signal:?}");
         }
     }
+
+    fn answer(images: &[&Path], layers: &[&Path]) -> v1::ImageFsInfoResponse {
+        let usage = |path: &&Path| v1::FilesystemUsage {
+            fs_id: Some(v1::FilesystemIdentifier { mountpoint: path.display().to_string() }),
+            ..v1::FilesystemUsage::default()
+        };
+        v1::ImageFsInfoResponse {
+            image_filesystems: images.iter().map(usage).collect(),
+            container_filesystems: layers.iter().map(usage).collect(),
+        }
+    }
+
+    #[test]
+    fn what_the_runtime_does_not_say_is_where_the_rest_is() {
+        let (here, proc, none) = (tempfile::tempdir().unwrap(), Path::new("/proc"), Path::new("/none/of/it"));
+        let own = std::fs::metadata(here.path()).unwrap().dev();
+        let other = std::fs::metadata(proc).unwrap().dev();
+        for (name, images, layers, is_known, expect) in [
+            ("nothing", &[][..], &[][..], false, (own, own)),
+            ("images", &[proc], &[], true, (other, other)),
+            ("both", &[proc], &[here.path()], true, (other, own)),
+            ("several", &[here.path(), proc], &[proc, here.path()], true, (own, other)),
+            ("a folder that is not there", &[none], &[none], true, (own, own)),
+            ("containers alone", &[], &[proc], false, (own, other)),
+        ] {
+            let mut folders = Folders::of(here.path());
+            folders.learn(answer(images, layers));
+            let devices = folders.devices();
+            assert_eq!(folders.are_known(), is_known, "{name}");
+            assert_eq!((devices.root, devices.images, devices.layers), (own, expect.0, expect.1), "{name}");
+            assert_eq!(devices.have_one_for_images(), expect.0 != own, "{name}");
+        }
+    }
 }

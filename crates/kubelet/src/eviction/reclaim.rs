@@ -65,3 +65,6 @@ async fn remove(context: &Kubelet, container_id: String) {
         tracing::debug!(%error, log, "the log of a dead container was not removed");
     }
 }
+
+#[cfg(test)]
+mod tests;

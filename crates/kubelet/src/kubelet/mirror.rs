@@ -179,4 +179,46 @@ mod tests {
         assert_eq!(mirror.metadata.owner_references.unwrap()[0].uid, "node-uid");
         assert_eq!(mirror.metadata.uid, None);
     }
+
+    /// Source: `TestGetStaticPodToMirrorPodMap`, `TestRemovePods` of upstream's `pkg/kubelet/pod`, and
+    /// `deleteOrphanedMirrorPods`.
+    #[test]
+    fn every_static_pod_has_its_own_mirror() {
+        let wanted = |names: &[&str]| -> StaticPods {
+            let one = |name: &&str| {
+                let hash = format!("kubernetes.io/config.hash: h-{name}, kubernetes.io/config.source: file");
+                (format!("ns/{name}"), pod(name, &hash, ""))
+            };
+            names.iter().map(one).collect()
+        };
+        let mirror = |name: &str| pod(name, &format!("kubernetes.io/config.mirror: h-{name}"), "");
+        for (name, statics, present, alive, expect) in [
+            ("nothing", &[][..], vec![], &[][..], &[][..]),
+            ("all are shown", &["a", "b"], vec![mirror("a"), mirror("b")], &[], &[]),
+            ("one is not shown", &["a", "b"], vec![mirror("b")], &[], &["create ns/a"]),
+            ("none is shown", &["b", "a"], vec![], &[], &["create ns/a", "create ns/b"]),
+            ("one is gone", &["a"], vec![mirror("a"), mirror("b")], &[], &["delete ns/b"]),
+            ("one is gone and still runs", &["a"], vec![mirror("a"), mirror("b")], &["h-b"], &[]),
+            ("all are gone", &[], vec![mirror("a"), mirror("b")], &["h-a"], &["delete ns/b"]),
+            ("a Pod of that name is somebody's", &["a"], vec![pod("a", "", "")], &[], &[]),
+            ("others are nobody's business", &[], vec![pod("a", "", ""), pod("b", "x: y", "")], &[], &[]),
+            (
+                "a mirror of nothing",
+                &[],
+                vec![pod("a", "kubernetes.io/config.mirror: ''", "")],
+                &[],
+                &["delete ns/a"],
+            ),
+        ] {
+            let alive = alive.iter().map(|uid: &&str| (*uid).to_owned()).collect();
+            let told: Vec<String> = plan(&wanted(statics), &present, &alive)
+                .into_iter()
+                .map(|action| match action {
+                    Action::Create(pod) => format!("create {}", namespaced_name(&pod)),
+                    Action::Delete(pod) => format!("delete {}", namespaced_name(&pod)),
+                })
+                .collect();
+            assert_eq!(told, expect, "{name}");
+        }
+    }
 }

@@ -475,3 +475,6 @@ fn forward(inboxes: &Inboxes, event: v1::ContainerEventResponse) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

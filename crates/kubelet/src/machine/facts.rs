@@ -111,3 +111,6 @@ fn os_image(os_release: &str) -> String {
     let line = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     line.map_or_else(|| "Linux".into(), |name| name.trim_matches('"').to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,3 +92,6 @@ impl fmt::Debug for Nodes {
         f.debug_set().entries(self.iter()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,9 +60,14 @@ impl CpuManager {
     /// It is no checkpoint of this policy on this machine.
     pub(crate) fn open(folder: &Path, layout: Arc<Layout>, policy: StaticPolicy) -> Result<Self, Unusable> {
         let path = folder.join(CHECKPOINT);
-        let all = layout.cpus.keys().copied().collect();
-        let state = checkpoint::restore(NAME, &path, "static", |state| check::check(state, &all, &policy))?;
-        let manager = Self { layout, policy, path, state: Mutex::new(state) };
+        let mut manager = Self { layout, policy, path, state: Mutex::default() };
+        let all = manager.all();
+        if manager.policy.reserved.is_empty() {
+            let reserved = manager.choose_of(&all, manager.policy.reserved_count.min(all.len()));
+            manager.policy.reserved = reserved.unwrap_or_default();
+        }
+        let check = |state: &State| check::check(state, &all, &manager.policy);
+        manager.state = Mutex::new(checkpoint::restore(NAME, &manager.path, "static", check)?);
         manager.save(&mut manager.state.lock());
         Ok(manager)
     }

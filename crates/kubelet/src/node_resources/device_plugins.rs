@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use base::Tasks;
 use cri::v1;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
+use machinery::names;
 use parking_lot::Mutex;
 use tonic::Request;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -38,6 +39,8 @@ use pool::Pool;
 
 /// How long a plugin may be away, as for an update, before there are no such devices. Source: `endpointStopGracePeriod`.
 const STOPPED_GRACE: Duration = Duration::from_secs(300);
+/// What quotas call requests of a resource by, before its name.
+const QUOTA: &str = "requests.";
 /// Plugins at the same time.
 const PLUGINS_MAX: usize = 256;
 
@@ -235,12 +238,11 @@ impl DevicePlugins {
         if !plugin.options.get_preferred_allocation_available {
             return ids;
         }
-        let mut available = self.pool.lock().free(resource);
-        available.extend(ids.iter().cloned());
+        let Some(offer) = self.pool.lock().offer(place, resource) else { return ids };
         let request = ContainerPreferredAllocationRequest {
-            available_device_ids: available,
-            must_include_device_ids: Vec::new(),
-            allocation_size: i32::try_from(ids.len()).unwrap_or(i32::MAX),
+            available_device_ids: offer.available,
+            must_include_device_ids: offer.must_include,
+            allocation_size: i32::try_from(offer.size).unwrap_or(i32::MAX),
         };
         let request = PreferredAllocationRequest { container_requests: vec![request] };
         let path = "/v1beta1.DevicePlugin/GetPreferredAllocation";
@@ -249,30 +251,38 @@ impl DevicePlugins {
         let liked = answer.ok().and_then(|answer| answer.container_responses.into_iter().next());
         let mut pool = self.pool.lock();
         if let Some(liked) = liked {
-            pool.prefer(place, resource, liked.device_ids);
+            pool.prefer(place, resource, &liked.device_ids);
         }
         pool.assigned(place.0, place.1).and_then(|all| all.get(resource)).cloned().unwrap_or(ids)
     }
 }
 
+/// Adds what a plugin says. Of two that say the same of different things, the first counts.
+/// Source: `deviceRunContainerOptions`.
 fn add(config: &mut v1::ContainerConfig, answer: ContainerAllocateResponse) {
-    let envs = answer.envs.into_iter().filter(|(name, _)| config.envs.iter().all(|env| env.key != *name));
-    let envs: Vec<_> = envs.map(|(key, value)| v1::KeyValue { key, value }).collect();
-    config.envs.extend(envs);
-    config.annotations.extend(answer.annotations);
-    config.mounts.extend(answer.mounts.into_iter().map(|mount| v1::Mount {
-        container_path: mount.container_path,
-        host_path: mount.host_path,
-        readonly: mount.read_only,
-        ..v1::Mount::default()
-    }));
-    config.devices.extend(answer.devices.into_iter().map(|device| v1::Device {
-        container_path: device.container_path,
-        host_path: device.host_path,
-        permissions: device.permissions,
-    }));
-    let named = answer.cdi_devices.into_iter().map(|device| v1::CdiDevice { name: device.name });
-    config.cdi_devices.extend(named);
+    for (key, value) in answer.envs {
+        if config.envs.iter().all(|env| env.key != key) {
+            config.envs.push(v1::KeyValue { key, value });
+        }
+    }
+    for (key, value) in answer.annotations {
+        config.annotations.entry(key).or_insert(value);
+    }
+    for api::Mount { container_path, host_path, read_only: readonly } in answer.mounts {
+        if config.mounts.iter().all(|mount| mount.container_path != container_path) {
+            config.mounts.push(v1::Mount { container_path, host_path, readonly, ..v1::Mount::default() });
+        }
+    }
+    for api::DeviceSpec { container_path, host_path, permissions } in answer.devices {
+        if config.devices.iter().all(|device| device.container_path != container_path) {
+            config.devices.push(v1::Device { container_path, host_path, permissions });
+        }
+    }
+    for api::CdiDevice { name } in answer.cdi_devices {
+        if config.cdi_devices.iter().all(|device| device.name != name) {
+            config.cdi_devices.push(v1::CdiDevice { name });
+        }
+    }
 }
 
 async fn call<Q, A>(channel: &Channel, path: &'static str, request: Q) -> Result<A, DevicePluginError>
@@ -306,10 +316,12 @@ fn register(resources: &Arc<NodeResources>, request: RegisterRequest) -> Result<
     take(resources, resource_name, &socket, options, resources.tasks.clone())
 }
 
+/// Source: `IsExtendedResourceName`: quotas must be able to name it, too.
 fn check_name(resource: &str) -> Result<(), DevicePluginError> {
-    let is_extended = resource.split_once('/').is_some_and(|(domain, name)| {
-        !domain.is_empty() && !name.is_empty() && !domain.ends_with("kubernetes.io") && !name.contains('/')
-    });
+    let is_native = !resource.contains('/') || resource.contains("kubernetes.io/");
+    let is_extended = !is_native
+        && !resource.starts_with(QUOTA)
+        && names::qualified_name(&format!("{QUOTA}{resource}")).is_empty();
     if is_extended { Ok(()) } else { Err(DevicePluginError::Name(resource.to_owned())) }
 }
 
@@ -402,3 +414,6 @@ async fn listen_to_devices(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -343,41 +343,4 @@ pub(crate) fn driver_gone(resources: &Arc<NodeResources>, name: &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn monitoring_is_told_of_the_claims_of_each_container() {
-        let folder = tempfile::tempdir().unwrap();
-        let dra = Dra::open(folder.path(), Arc::new(KubeletMetrics::new("n1")));
-        let driver = "gpu.example.com".to_owned();
-        let info = ClaimInfo {
-            namespace: "shop".into(),
-            name: "gpu-1".into(),
-            uid: "c".into(),
-            drivers: [(driver.clone(), Vec::new())].into(),
-            ..ClaimInfo::default()
-        };
-        assert!(dra.claims.lock().add(info.clone(), "u").unwrap());
-        let cdi_devices = vec!["gpu.example.com/gpu=g0".to_owned()];
-        let device = Prepared { pool: "pool".into(), device: "g0".into(), requests: Vec::new(), cdi_devices };
-        let prepared = BTreeMap::from([(driver.clone(), vec![device])]);
-        dra.claims.lock().prepared([(info.key(), prepared)].into()).unwrap();
-        let pod: Pod = serde_saphyr::from_str(
-            "{metadata: {namespace: shop, name: web, uid: u}, spec: {resourceClaims: [{name: gpu, resourceClaimName: gpu-1}], \
-              containers: [{name: a, resources: {claims: [{name: gpu}]}}, {name: b}]}}",
-        )
-        .unwrap();
-        let containers = &pod.spec.as_ref().unwrap().containers;
-        let [shown] = dra.resources(&pod, &containers[0]).try_into().unwrap();
-        let of_device = &shown.claim_resources[0];
-        assert_eq!((shown.claim_namespace.as_str(), shown.claim_name.as_str()), ("shop", "gpu-1"));
-        assert_eq!((of_device.pool_name.as_str(), of_device.device_name.as_str()), ("pool", "g0"));
-        assert_eq!(
-            (&of_device.driver_name, &*of_device.cdi_devices[0].name),
-            (&driver, "gpu.example.com/gpu=g0")
-        );
-        assert_eq!(dra.resources(&pod, &containers[1]), []);
-        assert_eq!(dra.in_use(), (1, [(driver, 1)].into()));
-    }
-}
+mod tests;

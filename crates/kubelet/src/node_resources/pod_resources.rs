@@ -178,3 +178,6 @@ fn of_block(block: Block) -> ContainerMemory {
         topology: Some(TopologyInfo { nodes: nodes.map(|id| NumaNode { id }).collect() }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,3 +66,6 @@ pub(crate) fn is_critical(pod: &Pod) -> bool {
 pub(crate) fn priority(pod: &Pod) -> i64 {
     pod.spec.as_ref().and_then(|spec| spec.priority).map_or(0, i64::from)
 }
+
+#[cfg(test)]
+mod tests;

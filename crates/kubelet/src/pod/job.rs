@@ -88,3 +88,6 @@ impl fmt::Display for JobKey {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

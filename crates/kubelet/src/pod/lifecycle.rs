@@ -93,3 +93,6 @@ pub fn should_restart(spec: &PodSpec, container: &ContainerSpec, code: i32) -> b
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

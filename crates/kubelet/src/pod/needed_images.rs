@@ -73,4 +73,72 @@ mod tests {
         assert_eq!(container_of(&pod, "two").as_deref(), Some("b"));
         assert_eq!(in_volumes(&pod).collect::<Vec<_>>(), ["vol", "unused"]);
     }
+
+    #[test]
+    fn what_is_named_twice_is_needed_once_and_what_is_not_mounted_is_not() {
+        let volume = "{name: v, image: {reference: vol}}";
+        for (name, container, volumes, expect, mounts) in [
+            ("no image", "", "", " IfNotPresent", 0),
+            ("one that is always pulled", "image: one, imagePullPolicy: Always", "", "one Always", 0),
+            ("a volume that nobody mounts", "image: one", volume, "one IfNotPresent", 0),
+            (
+                "one that is mounted twice",
+                "image: one, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /b}]",
+                volume,
+                "one IfNotPresent, vol IfNotPresent",
+                2,
+            ),
+            (
+                "its own image as a volume too",
+                "image: vol, imagePullPolicy: Never, volumeMounts: [{name: v, mountPath: /a}]",
+                volume,
+                "vol Never",
+                1,
+            ),
+            (
+                "two volumes of one image: the first one's policy counts",
+                "image: one, volumeMounts: [{name: w, mountPath: /a}, {name: v, mountPath: /b}]",
+                "{name: v, image: {reference: vol, pullPolicy: ''}}, {name: w, image: {reference: vol, pullPolicy: Always}}",
+                "one IfNotPresent, vol IfNotPresent",
+                2,
+            ),
+            (
+                "a volume without an image's name",
+                "image: one, volumeMounts: [{name: v, mountPath: /a}]",
+                "{name: v, image: {}}",
+                "one IfNotPresent",
+                1,
+            ),
+            (
+                "a mount of a volume that there is not",
+                "image: one, volumeMounts: [{name: none, mountPath: /a}]",
+                volume,
+                "one IfNotPresent",
+                0,
+            ),
+        ] {
+            let text = format!("spec: {{containers: [{{name: a, {container}}}], volumes: [{volumes}]}}");
+            let pod: Pod = serde_saphyr::from_str(&text).unwrap();
+            let spec = pod.spec.as_ref().unwrap();
+            let needed = needed_by(spec, &spec.containers[0]);
+            let needed: Vec<_> = needed.iter().map(|(image, policy)| format!("{image} {policy}")).collect();
+            assert_eq!(needed.join(", "), expect, "{name}");
+            assert_eq!(image_mounts(&pod, &spec.containers[0]), mounts, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_container_of_an_image_is_the_first_to_start_that_needs_it() {
+        let pod: Pod = serde_saphyr::from_str(
+            "spec: {ephemeralContainers: [{name: e, image: debug}, {name: f, image: one}], containers: [{name: a, image: one}, \
+             {name: b, image: two}], initContainers: [{name: i, image: two}], volumes: [{name: v, image: {reference: unused}}]}",
+        )
+        .unwrap();
+        for (image, expect) in
+            [("one", Some("a")), ("two", Some("i")), ("debug", Some("e")), ("unused", None), ("", None)]
+        {
+            assert_eq!(container_of(&pod, image).as_deref(), expect, "{image}");
+        }
+        assert_eq!(container_of(&Pod::default(), "one"), None);
+    }
 }

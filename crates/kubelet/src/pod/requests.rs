@@ -62,3 +62,6 @@ pub(crate) fn has_own_resources(spec: &PodSpec) -> bool {
     let is_known = |name: &str| matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
     requests.into_iter().chain(limits).flat_map(BTreeMap::keys).any(|name| is_known(name))
 }
+
+#[cfg(test)]
+mod tests;

@@ -436,3 +436,6 @@ pub(crate) fn in_order(ips: &[String], host_ips: &[String]) -> Vec<String> {
 fn is_v6(ip: &str) -> Option<bool> {
     ip.parse().ok().map(|ip: std::net::IpAddr| ip.is_ipv6())
 }
+
+#[cfg(test)]
+mod tests;

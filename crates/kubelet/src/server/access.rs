@@ -104,8 +104,7 @@ pub(super) async fn check(
     certified: Option<&User>,
     (method, path, headers): (&Method, &str, &HeaderMap),
 ) -> Result<(), Refusal> {
-    let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = token.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
+    let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
     let unknown = |error: kube::Error| Refusal::internal(error.to_string());
     let user = match (certified, token) {
         (Some(user), _) => user.clone(),
@@ -127,6 +126,13 @@ pub(super) async fn check(
     Err(Refusal(StatusCode::FORBIDDEN, message))
 }
 
+/// The token that a header has. Source: `bearertoken` of upstream's `k8s.io/apiserver/pkg/authentication/request`.
+fn bearer(header: &str) -> Option<&str> {
+    let mut words = header.trim().splitn(3, ' ');
+    let (scheme, token) = (words.next()?, words.next()?);
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
 fn unauthorized() -> Refusal {
     Refusal(StatusCode::UNAUTHORIZED, "Unauthorized".into())
 }
@@ -134,6 +140,38 @@ fn unauthorized() -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Source: `bearertoken_test.go` of upstream's `k8s.io/apiserver/pkg/authentication/request`.
+    #[test]
+    fn tokens_are_read_whatever_the_case_of_their_scheme() {
+        for (header, expect) in [
+            ("Bearer token", Some("token")),
+            ("bearer token", Some("token")),
+            ("BEARER token", Some("token")),
+            ("  Bearer token  ", Some("token")),
+            ("Bearer token more", Some("token")),
+            ("Bearer  token", None),
+            ("Bearer ", None),
+            ("Bearer", None),
+            ("bearer:token", None),
+            ("Bearertoken", None),
+            ("Basic token", None),
+            ("Foo Bearer token", None),
+            ("", None),
+        ] {
+            assert_eq!(bearer(header), expect, "{header:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_good_to_the_second_that_it_says() {
+        let user = User { name: "u".into(), groups: Vec::new(), uid: String::new() };
+        let certified = Certified { user, ends_second: 100 };
+        for (second, expect) in [(0, true), (99, true), (100, true), (101, false)] {
+            assert_eq!(certified.is_valid(Timestamp::from_second(second).unwrap()), expect, "{second}");
+        }
+        assert!(of_certificate(b"no certificate").is_none() && of_certificate(b"").is_none());
+    }
 
     /// Source: `TestIsSubPath` and `AuthzTestCases` of upstream's `pkg/kubelet/server`.
     #[test]

@@ -188,4 +188,48 @@ mod tests {
         assert_eq!((code.as_u16(), &status["reason"]), (500, &"InternalError".into()));
         assert_eq!(told(Ok(()), StatusCode::BAD_REQUEST).0, StatusCode::CREATED);
     }
+
+    #[test]
+    fn calls_are_what_they_say_and_nothing_else() {
+        for (text, expect) in [
+            (r#"{"call": "DeleteVolume", "driver": "d", "volumeId": "v"}"#, Some("d")),
+            (
+                r#"{"call": "ControllerExpandVolume", "driver": "d", "volumeId": "v", "requiredBytes": 1}"#,
+                Some("d"),
+            ),
+            (
+                r#"{"call": "ControllerModifyVolume", "driver": "d", "volumeId": "v", "mutableParameters": {}}"#,
+                Some("d"),
+            ),
+            (
+                r#"{"call": "CreateVolume", "driver": "e", "name": "n", "requiredBytes": 1, "limitBytes": 0,
+                    "volumeMode": "Block", "accessModes": [], "fsType": null, "parameters": {"a": "b"},
+                    "mutableParameters": {}, "topology": {}, "sourceVolumeId": "s"}"#,
+                Some("e"),
+            ),
+            (r#"{"call": "DeleteVolume", "driver": "d"}"#, None),
+            (r#"{"call": "DeleteVolume", "driver": "d", "volumeId": "v", "other": 1}"#, None),
+            (r#"{"call": "DeleteVolume", "driver": "d", "volume_id": "v"}"#, None),
+            (
+                r#"{"call": "ControllerExpandVolume", "driver": "d", "volumeId": "v", "requiredBytes": "1"}"#,
+                None,
+            ),
+            (r#"{"call": "NodePublishVolume", "driver": "d", "volumeId": "v"}"#, None),
+            (r#"{"driver": "d", "volumeId": "v"}"#, None),
+            ("[]", None),
+            ("", None),
+        ] {
+            let call = serde_json::from_str::<Call>(text).ok();
+            assert_eq!(call.as_ref().map(Call::driver), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_copy_is_of_a_volume() {
+        let source = copy_of("v1".into());
+        let v1::volume_content_source::Type::Volume(volume) = source.r#type.unwrap() else {
+            panic!("it is of something else");
+        };
+        assert_eq!(volume.volume_id, "v1");
+    }
 }

@@ -102,8 +102,8 @@ fn percent_decoded(text: &str) -> Option<String> {
             bytes.push(byte);
             continue;
         }
-        let digits = [rest.next()?, rest.next()?];
-        bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
     }
     String::from_utf8(bytes).ok()
 }
@@ -158,6 +158,15 @@ mod tests {
             "/logs/%2e%2e/secret",
             "/logs//secret",
             "/logs/%zz",
+            "/logs/%+9",
+            "/logs/%4",
+            "/logs/%",
+            "/logs/%ff",
+            "/logs/a%00b",
+            "/logs/pods/../../secret",
+            "/logs/pods/%2e%2e/%2e%2e/secret",
+            "/logs/..%2fsecret",
+            "/logs/a%20b/",
             "/logs/none",
         ] {
             check(&root, path, None);

@@ -20,9 +20,9 @@ impl Query {
         self.0.iter().filter(|(n, _)| n == name).map(|(_, value)| value.clone()).collect()
     }
 
-    /// Go's ParseBool set.
+    /// Whether it is on.
     pub(super) fn flag(&self, name: &str) -> bool {
-        matches!(self.get(name), Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
+        self.get(name).and_then(crate::config::flag::flag).unwrap_or_default()
     }
 }
 
@@ -72,5 +72,35 @@ mod tests {
         let query = Query::of(Some("command=sh&command=-c&command=echo%20%22a%22+b&tty=1"));
         assert_eq!(query.all("command"), ["sh", "-c", "echo \"a\" b"]);
         assert!(query.flag("tty") && !query.flag("stdin"));
+    }
+
+    #[test]
+    fn values_are_decoded_or_left_as_they_are() {
+        for (text, name, expect) in [
+            (None, "a", None),
+            (Some(""), "a", None),
+            (Some("a"), "a", Some("")),
+            (Some("a="), "a", Some("")),
+            (Some("a=b=c"), "a", Some("b=c")),
+            (Some("a=1&a=2"), "a", Some("1")),
+            (Some("&&a=1&"), "a", Some("1")),
+            (Some("%61=1"), "a", Some("1")),
+            (Some("a=%E2%82%AC"), "a", Some("€")),
+            (Some("a=%2B+%20"), "a", Some("+  ")),
+            (Some("a=%"), "a", Some("%")),
+            (Some("a=%4"), "a", Some("%4")),
+            (Some("a=%zz"), "a", Some("%zz")),
+            (Some("a=%+1"), "a", Some("% 1")),
+            (Some("a=%ff"), "a", Some("\u{fffd}")),
+            (Some("A=1"), "a", None),
+        ] {
+            assert_eq!(Query::of(text).get(name), expect, "{text:?}");
+        }
+        for (text, expect) in
+            [("a=true", true), ("a=T", true), ("a=0", false), ("a=yes", false), ("a", false)]
+        {
+            assert_eq!(Query::of(Some(text)).flag("a"), expect, "{text}");
+        }
+        assert!(Query::of(Some("b=1")).all("a").is_empty());
     }
 }

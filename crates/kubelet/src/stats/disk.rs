@@ -74,7 +74,8 @@ impl PodDisk {
     pub(crate) fn limited(&self, layers: &BTreeMap<String, u64>) -> DiskUse {
         let mut used = self.limited_apart(&BTreeMap::new());
         for (name, bytes) in layers {
-            *used.containers.entry(name.clone()).or_default() += number(*bytes);
+            let own = used.containers.entry(name.clone()).or_default();
+            *own = own.saturating_add(number(*bytes));
         }
         used
     }
@@ -123,5 +124,44 @@ mod tests {
         let counted = |size: Size| size.bytes / 100_000;
         assert_eq!((counted(disk.volumes["scratch"]), counted(disk.others)), (1, 1), "{disk:?}");
         assert!(file_system(folder.path()).unwrap().capacity > 0);
+    }
+
+    /// Source: `localStorageEviction` of upstream's `pkg/kubelet/eviction`.
+    #[test]
+    fn limits_are_about_what_is_the_pods_own() {
+        let size = |bytes: u64| Size { bytes, inodes: 1 };
+        let disk = PodDisk {
+            logs: [("a".to_owned(), size(10)), ("b".to_owned(), size(20))].into(),
+            volumes: [("scratch".to_owned(), size(100)), ("memory".to_owned(), size(1000))].into(),
+            foreign: ["memory".to_owned()].into(),
+            others: size(5),
+            ..PodDisk::default()
+        };
+        for (name, layers, together, apart) in [
+            ("no layers", &[][..], (&[("a", 10), ("b", 20)][..], 5), (&[("a", 10), ("b", 20)][..], 5)),
+            ("of one", &[("a", 7)], (&[("a", 17), ("b", 20)], 5), (&[("a", 10), ("b", 20)], 12)),
+            (
+                "of one without a log",
+                &[("c", 7)],
+                (&[("a", 10), ("b", 20), ("c", 7)], 5),
+                (&[("a", 10), ("b", 20)], 12),
+            ),
+            (
+                "too large",
+                &[("a", u64::MAX)],
+                (&[("a", i64::MAX), ("b", 20)], 5),
+                (&[("a", 10), ("b", 20)], i64::MAX),
+            ),
+        ] {
+            let layers =
+                layers.iter().map(|(name, bytes): &(&str, u64)| ((*name).to_owned(), *bytes)).collect();
+            let expect = |(containers, others): (&[(&str, i64)], i64)| DiskUse {
+                containers: containers.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect(),
+                empty_dirs: [("scratch".to_owned(), 100)].into(),
+                others,
+            };
+            assert_eq!(disk.limited_apart(&layers), expect(apart), "{name}");
+            assert_eq!(disk.limited(&layers), expect(together), "{name}");
+        }
     }
 }

@@ -94,4 +94,38 @@ mod tests {
         let memory = Memory::parse("MemTotal:  100 kB\nMemFree: 40 kB\nInactive(file):   10 kB\n");
         assert_eq!((memory.total, memory.free, memory.inactive_file), (102_400, 40_960, 10_240));
     }
+
+    #[test]
+    fn what_proc_does_not_say_is_nothing() {
+        for (stat, expect) in [
+            ("", 0),
+            ("cpu\n", 0),
+            ("cpu  1\n", 1),
+            ("cpu  1 2 3 4 5\n", 6),
+            ("cpu0 1 2 3 4\n", 0),
+            ("intr 1\ncpu  0 0 7 9 9 9 9 9 100 100\n", 34),
+            ("cpu  x 2 3 4\n", 5),
+        ] {
+            assert_eq!(cpu_time(stat), expect * 10_000_000, "{stat}");
+        }
+        for (loadavg, expect) in [
+            ("0.20 0.18 0.12 1/80 11206", Some(80)),
+            ("0.20 0.18 0.12 1/0 11206", Some(0)),
+            ("0.20 0.18 0.12 80 11206", None),
+            ("0.20 0.18 0.12 1/many 11206", None),
+            ("0.20 0.18", None),
+        ] {
+            assert_eq!(parse_processes(loadavg), expect, "{loadavg}");
+        }
+        for (text, total, swap) in [
+            ("", 0, (0, 0)),
+            ("MemTotal: 1 kB\nSwapTotal: 2 kB\nSwapFree: 1 kB", 1024, (2048, 1024)),
+            ("MemTotal 1 kB", 0, (0, 0)),
+            ("MemTotalX: 1 kB\nMemTotal: 3 kB", 3072, (0, 0)),
+            ("MemTotal: much kB", 0, (0, 0)),
+        ] {
+            let memory = Memory::parse(text);
+            assert_eq!((memory.total, (memory.swap_total, memory.swap_free)), (total, swap), "{text}");
+        }
+    }
 }

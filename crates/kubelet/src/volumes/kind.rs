@@ -115,3 +115,6 @@ fn of(volume: &Volume) -> Option<&'static Kind> {
 fn own_folder(pod_dir: &Path, plugin: &str, volume: &Volume) -> PathBuf {
     pod_dir.join("volumes").join(plugin).join(&volume.name)
 }
+
+#[cfg(test)]
+mod tests;

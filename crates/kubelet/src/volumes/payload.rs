@@ -78,6 +78,9 @@ pub(crate) fn references(pod: &Pod) -> (BTreeSet<String>, BTreeSet<String>) {
             secrets.extend(source.secret_key_ref.iter().map(|r| r.name.clone()));
         }
     }
+    // No object has no name: there is nothing to look at.
+    maps.remove("");
+    secrets.remove("");
     (maps, secrets)
 }
 

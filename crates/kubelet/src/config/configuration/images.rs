@@ -49,8 +49,7 @@ impl Config {
                 policy.low_threshold_percent, policy.high_threshold_percent
             ));
         }
-        // Zero is what is not said.
-        set(&mut policy.minimum_age, fields.duration("imageMinimumGCAge").filter(|age| !age.is_zero()));
+        set(&mut policy.minimum_age, fields.time("imageMinimumGCAge"));
         set(&mut policy.maximum_age, fields.duration("imageMaximumGCAge"));
         if !policy.maximum_age.is_zero() && policy.maximum_age <= policy.minimum_age {
             fields.errors.push(format!(

@@ -134,4 +134,90 @@ mod tests {
         let error = sources.read().unwrap_err().to_string();
         assert!(error.contains("must be a KubeletConfiguration of kubelet.config.k8s.io/v1beta1"), "{error}");
     }
+
+    /// Source: `TestMergeKubeletConfigurations` of upstream's `cmd/kubelet/app`.
+    #[test]
+    fn objects_are_merged_and_all_else_is_replaced() {
+        for (name, into, from, expect) in [
+            ("nothing", "{}", "{}", "{}"),
+            ("nothing new", "{a: 1}", "{}", "{a: 1}"),
+            ("something new", "{}", "{a: 1}", "{a: 1}"),
+            (
+                "another value",
+                "{port: 10250, readOnlyPort: 10257}",
+                "{port: 8080}",
+                "{port: 8080, readOnlyPort: 10257}",
+            ),
+            (
+                "a part of an object",
+                "{authentication: {webhook: {enabled: true}, anonymous: {enabled: true}}}",
+                "{authentication: {anonymous: {enabled: false}}}",
+                "{authentication: {webhook: {enabled: true}, anonymous: {enabled: false}}}",
+            ),
+            (
+                "more of a map",
+                "{systemReserved: {memory: 1Gi}}",
+                "{systemReserved: {cpu: '1', memory: 2Gi}}",
+                "{systemReserved: {cpu: '1', memory: 2Gi}}",
+            ),
+            (
+                "a list",
+                "{allowedUnsafeSysctls: [a, b]}",
+                "{allowedUnsafeSysctls: [c]}",
+                "{allowedUnsafeSysctls: [c]}",
+            ),
+            ("an empty list", "{clusterDNS: [a]}", "{clusterDNS: []}", "{clusterDNS: []}"),
+            (
+                "a list of objects",
+                "{reservedMemory: [{numaNode: 0}]}",
+                "{reservedMemory: [{numaNode: 1}]}",
+                "{reservedMemory: [{numaNode: 1}]}",
+            ),
+            ("nothing in place of something", "{maxPods: 7, port: 1}", "{maxPods: null}", "{port: 1}"),
+            ("nothing in place of nothing", "{port: 1}", "{maxPods: null}", "{port: 1}"),
+            ("nothing in an object", "{a: {b: 1, c: 2}}", "{a: {b: null}}", "{a: {c: 2}}"),
+            ("an object in place of a value", "{a: 1}", "{a: {b: 2}}", "{a: {b: 2}}"),
+            ("a value in place of an object", "{a: {b: 2}}", "{a: 1}", "{a: 1}"),
+            ("flags that say nothing", "{a: 1}", "null", "{a: 1}"),
+        ] {
+            let [mut into, from, expect] =
+                [into, from, expect].map(|text| serde_saphyr::from_str::<Value>(text).unwrap());
+            merge(&mut into, from);
+            assert_eq!(into, expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_configuration_is_told() {
+        let other = |version: &str, kind: &str| {
+            format!("must be a {KIND} of {API_VERSION}, not apiVersion {version:?}, kind {kind:?}")
+        };
+        for (text, expect) in [
+            (format!("apiVersion: {API_VERSION}\nkind: {KIND}"), None),
+            (format!("{{\"apiVersion\": \"{API_VERSION}\", \"kind\": \"{KIND}\"}}"), None),
+            (
+                format!("apiVersion: kubelet.config.k8s.io/v2\nkind: {KIND}"),
+                Some(other("kubelet.config.k8s.io/v2", KIND)),
+            ),
+            (format!("apiVersion: {API_VERSION}\nkind: Other"), Some(other(API_VERSION, "Other"))),
+            ("maxPods: 1".to_owned(), Some(other("", ""))),
+            ("kind: 7".to_owned(), Some(other("", ""))),
+            ("[]".to_owned(), Some("must be an object".to_owned())),
+            ("text".to_owned(), Some("must be an object".to_owned())),
+        ] {
+            let found = parse(&text).err().map(|flaw| flaw.to_string());
+            assert_eq!(found, expect, "{text}");
+        }
+        assert!(matches!(parse("{").unwrap_err(), SyntaxError::Yaml(_)));
+        let sources = Sources { file: Some("/none/kubelet.yaml".into()), ..Sources::default() };
+        assert_eq!(
+            sources.read().unwrap_err().to_string(),
+            "read the kubelet's configuration /none/kubelet.yaml"
+        );
+        let sources = Sources { folder: Some("/none".into()), ..Sources::default() };
+        assert_eq!(sources.read().unwrap_err().to_string(), "read the kubelet's configuration /none");
+        let sources = Sources { flags: json!({"maxPods": 3}), ..Sources::default() };
+        assert_eq!(sources.read().unwrap(), json!({"maxPods": 3}), "flags alone");
+        assert_eq!(Sources::default().read().unwrap(), json!({}));
+    }
 }

@@ -195,3 +195,60 @@ fn users_of_pods_are_as_many_as_the_operator_says() {
     }
     assert_eq!(applied("{}").unwrap().configz["userNamespaces"]["idsPerPod"], 65_536);
 }
+
+const DEFAULTS: &str = include_str!("tests/defaults.txt");
+
+#[test]
+fn what_nobody_says_is_as_upstream_has_it() {
+    for row in DEFAULTS.lines().filter(|row| !row.starts_with('#')) {
+        let [yaml, field, expect] = row.split(" | ").collect::<Vec<_>>().try_into().expect(row);
+        let expect: Value = serde_saphyr::from_str(expect).unwrap();
+        assert_eq!(applied(yaml).unwrap().configz[field], expect, "{row}");
+    }
+    // What is another one here: what is not swapped is not refused, and who says nothing is confined.
+    let shown = applied("{}").unwrap().configz;
+    assert_eq!((&shown["failSwapOn"], &shown["seccompDefault"]), (&json!(false), &json!(true)));
+    assert!(shown.get("kind").is_none() && shown.get("staticPodPath").is_none());
+}
+
+#[test]
+fn nothing_is_what_is_not_said() {
+    let default = Config::default();
+    let config = applied(
+        "{syncFrequency: 0s, streamingConnectionIdleTimeout: '0', nodeStatusReportFrequency: 0s, \
+          nodeStatusUpdateFrequency: 0s, nodeLeaseDurationSeconds: 0, evictionPressureTransitionPeriod: 0s, \
+          imageMinimumGCAge: 0s, maxPods: 0, containerLogMaxSize: '', registryBurst: 0, cgroupDriver: '', \
+          configMapAndSecretChangeDetectionStrategy: '', cpuManagerPolicy: '', memoryManagerPolicy: '', \
+          topologyManagerPolicy: '', topologyManagerScope: '', imagePullCredentialsVerificationPolicy: '', \
+          cgroupRoot: '', reservedSystemCPUs: '', tlsMinVersion: ''}",
+    )
+    .unwrap();
+    assert_eq!(config.sync_frequency, default.sync_frequency);
+    assert_eq!(config.streaming_connection_idle_timeout, default.streaming_connection_idle_timeout);
+    assert_eq!(config.node_status_report_frequency, default.node_status_report_frequency);
+    assert_eq!(config.node_lease_duration_seconds, default.node_lease_duration_seconds);
+    assert_eq!(config.eviction.transition_period, default.eviction.transition_period);
+    assert_eq!(config.image_gc, default.image_gc);
+    assert_eq!(config.max_pods, default.max_pods);
+    assert_eq!(config.container_log_max_size, default.container_log_max_size);
+    assert_eq!(config.image_pulls.rate, default.image_pulls.rate);
+    assert_eq!(config.alignment, default.alignment);
+    assert_eq!(config.cgroup_root, default.cgroup_root);
+    assert!(config.exclusive_cpus.is_none() && config.reserved_memory.is_none());
+}
+
+#[test]
+fn one_frequency_is_for_both_and_any_number_below_nothing_is_no_limit() {
+    for (yaml, expect) in [
+        ("{nodeStatusUpdateFrequency: 20s}", 20),
+        ("{nodeStatusUpdateFrequency: 20s, nodeStatusReportFrequency: 0s}", 20),
+        ("{nodeStatusUpdateFrequency: 20s, nodeStatusReportFrequency: 1m}", 60),
+        ("{nodeStatusReportFrequency: 1m}", 60),
+        ("{}", 300),
+    ] {
+        assert_eq!(applied(yaml).unwrap().node_status_report_frequency.as_secs(), expect, "{yaml}");
+    }
+    for (limit, expect) in [(-1, -1), (-7, -1), (0, 0), (100, 100)] {
+        assert_eq!(applied(&format!("{{podPidsLimit: {limit}}}")).unwrap().pod_pids_limit, expect, "{limit}");
+    }
+}

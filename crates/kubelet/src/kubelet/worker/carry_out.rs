@@ -399,3 +399,6 @@ async fn delete(context: Arc<Kubelet>, pod: Arc<Pod>) -> Outcome {
         Err(error) => Outcome::Failed(Box::new(error).into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

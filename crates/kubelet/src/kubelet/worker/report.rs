@@ -89,3 +89,6 @@ fn is_urgent(snapshot: &PodSnapshot, old: &PodStatus, new: &PodStatus) -> bool {
     let is_end_new = is_over && old.phase != new.phase;
     snapshot.is_terminating() || is_end_new || ready(old) != ready(new)
 }
+
+#[cfg(test)]
+mod tests;

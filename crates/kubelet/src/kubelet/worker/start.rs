@@ -342,3 +342,6 @@ fn make_mounts(
     let input = MountInput { pod, pod_dir: &pod_dir, env, hosts: &hosts, attempt, can_be_recursive };
     Ok(mounts::make(&input, spec)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,8 +31,9 @@ pub(super) fn check(state: &State, all: &CpuSet, policy: &StaticPolicy) -> Resul
     }
     let reserved = &policy.reserved;
     if policy.is_reservation_strict {
-        if !reserved.and(&shared).is_empty() {
-            return Err(Impossible::ReservedShared(reserved.clone(), shared));
+        let both = reserved.and(&shared);
+        if !both.is_empty() {
+            return Err(Impossible::ReservedShared(both, shared));
         }
         known = known.or(reserved);
     } else if !reserved.minus(&shared).is_empty() {

@@ -2,6 +2,9 @@ use super::*;
 use crate::config::alignment::{Alignment, Policy, Scope};
 use crate::machine::layout::Place;
 
+pub(super) mod machines;
+mod upstream;
+
 fn spec(cpu: &str) -> PodSpec {
     let resources = resources(cpu);
     let text = format!("{{containers: [{{name: a, resources: {resources}}}]}}");

@@ -44,12 +44,33 @@ impl Known {
     }
 }
 
+/// What a container's devices were chosen by.
+#[derive(Clone, Debug, Default)]
+struct Wish {
+    /// Near these nodes, as far as can be.
+    nodes: Option<Nodes>,
+    /// What an earlier init container had: it stays.
+    reused: Vec<String>,
+}
+
+/// What a plugin may choose from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) available: Vec<String>,
+    /// Those of them that are given in any case.
+    pub(super) must_include: Vec<String>,
+    /// How many are given, with those.
+    pub(super) size: usize,
+}
+
 /// See the module.
 pub(super) struct Pool {
     path: PathBuf,
     /// By resource and id.
     devices: BTreeMap<String, BTreeMap<String, Known>>,
     entries: Assignments,
+    /// What was on hand when something was given, by Pod uid, container and resource. The plugin is asked once, soon after.
+    wishes: BTreeMap<(String, String, String), Wish>,
     /// Whose plugin is gone, and the how manieth loss that was.
     lost: BTreeMap<String, u64>,
     losses: u64,
@@ -63,7 +84,8 @@ impl Pool {
         let Checkpoint { entries, registered } = read.unwrap_or_default();
         // There are none until their plugins are back, and nobody is run without them meanwhile.
         let devices = registered.into_iter().map(|resource| (resource, BTreeMap::new())).collect();
-        Self { path, devices, entries, lost: BTreeMap::new(), losses: 0 }
+        let (wishes, lost) = (BTreeMap::new(), BTreeMap::new());
+        Self { path, devices, entries, wishes, lost, losses: 0 }
     }
 
     /// What a plugin says it has. Whether that is new.
@@ -199,12 +221,13 @@ impl Pool {
         hints
     }
 
-    /// Those that are near first, then those of which nobody says where they are, then the others.
+    /// Those that are near first, then those that are near other nodes, then those of which nobody says where they are.
+    /// Source: `filterByAffinity`.
     fn order(&self, resource: &str, mut ids: Vec<String>, hint: &Hint) -> Vec<String> {
         let Some(nodes) = hint.nodes else { return ids };
         let rank = |id: &String| match self.devices.get(resource).and_then(|devices| devices.get(id)) {
             Some(device) if device.is_near(nodes) => 0,
-            Some(device) if device.nodes.is_empty() => 1,
+            Some(device) if !device.nodes.is_empty() => 1,
             _ => 2,
         };
         ids.sort_by_key(rank);
@@ -235,6 +258,8 @@ impl Pool {
             }
             let reusable = self.reusable(uid, spec, &resource);
             let mut ids = self.order(&resource, reusable, hint);
+            ids.truncate(count);
+            let wish = Wish { nodes: hint.nodes, reused: ids.clone() };
             let free = self.free(&resource);
             if ids.len() + free.len() < count {
                 return Err(Rejection::unexpected(format_args!(
@@ -244,6 +269,8 @@ impl Pool {
             }
             ids.extend(self.order(&resource, free, hint));
             ids.truncate(count);
+            let key = (uid.to_owned(), container.name.clone(), resource.clone());
+            self.wishes.insert(key, wish);
             self.assign(uid, &container.name, &resource, ids);
             is_changed = true;
         }
@@ -258,16 +285,50 @@ impl Pool {
         of_pod.entry(container.to_owned()).or_default().insert(resource.to_owned(), ids);
     }
 
-    /// Takes others of those that are free in place of what was given, as the plugin prefers.
-    pub(super) fn prefer(&mut self, (uid, container): (&str, &str), resource: &str, ids: Vec<String>) {
-        let own =
-            self.assigned(uid, container).and_then(|all| all.get(resource)).cloned().unwrap_or_default();
-        let mut allowed = self.free(resource);
-        allowed.extend(own.iter().cloned());
-        if ids.len() == own.len() && ids.iter().all(|id| allowed.contains(id)) {
-            self.assign(uid, container, resource, ids);
-            self.save();
+    /// What the plugin may choose from for a container; `None` if there is no choice.
+    ///
+    /// It chooses among those that are near, and among all only for what these are too few for.
+    /// Source: `devicesToAllocate`.
+    pub(super) fn offer(&self, (uid, container): (&str, &str), resource: &str) -> Option<Offer> {
+        let own = self.assigned(uid, container)?.get(resource)?;
+        let wish = self.wishes.get(&(uid.to_owned(), container.to_owned(), resource.to_owned()))?;
+        let Wish { nodes, reused } = wish;
+        let needed = own.len() - reused.len();
+        let mut free = self.free(resource);
+        free.extend(own.iter().filter(|id| !reused.contains(id)).cloned());
+        free.sort();
+        let is_near = |id: &&String| {
+            let device = self.devices.get(resource).and_then(|devices| devices.get(*id));
+            nodes.is_some_and(|nodes| device.is_some_and(|device| device.is_near(nodes)))
+        };
+        let near: Vec<String> = free.iter().filter(is_near).cloned().collect();
+        let mut offer = Offer { available: reused.clone(), must_include: reused.clone(), size: own.len() };
+        if needed == 0 || needed == near.len() {
+            return None;
         }
+        if needed < near.len() {
+            offer.available.extend(near);
+        } else {
+            offer.available.extend(free);
+            offer.must_include.extend(near);
+        }
+        Some(offer)
+    }
+
+    /// Takes others of those that are free in place of what was given, as far as the plugin prefers any that can be.
+    pub(super) fn prefer(&mut self, place: (&str, &str), resource: &str, preferred: &[String]) {
+        let Some(Offer { available, must_include, size }) = self.offer(place, resource) else { return };
+        let own = self.assigned(place.0, place.1).and_then(|all| all.get(resource));
+        let own = own.cloned().unwrap_or_default();
+        let mut ids = must_include;
+        let preferred = preferred.iter().filter(|id| available.contains(id));
+        for id in preferred.chain(&own) {
+            if ids.len() < size && !ids.contains(id) {
+                ids.push(id.clone());
+            }
+        }
+        self.assign(place.0, place.1, resource, ids);
+        self.save();
     }
 
     /// What the container has, by resource.
@@ -282,6 +343,7 @@ impl Pool {
 
     /// Takes back what a Pod has.
     pub(super) fn release(&mut self, uid: &str) {
+        self.wishes.retain(|(other, ..), _| other != uid);
         if self.entries.remove(uid).is_some() {
             self.save();
         }
@@ -291,6 +353,7 @@ impl Pool {
     pub(super) fn keep_only(&mut self, uids: &BTreeSet<String>) {
         let before = self.entries.len();
         self.entries.retain(|uid, _| uids.contains(uid));
+        self.wishes.retain(|(uid, ..), _| uids.contains(uid));
         if self.entries.len() != before {
             self.save();
         }
@@ -325,87 +388,4 @@ fn asked(container: &Container) -> impl Iterator<Item = (String, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::api::{NumaNode, TopologyInfo};
-    use super::*;
-
-    const GPU: &str = "example.com/gpu";
-
-    fn spec(count: usize) -> PodSpec {
-        let text =
-            format!("{{containers: [{{name: a, resources: {{limits: {{example.com/gpu: {count}}}}}}}]}}");
-        serde_saphyr::from_str(&text).unwrap()
-    }
-
-    fn devices(ids: &[(&str, &str)]) -> Vec<Device> {
-        ids.iter()
-            .map(|(id, health)| Device { id: (*id).into(), health: (*health).into(), topology: None })
-            .collect()
-    }
-
-    fn give(pool: &mut Pool, uid: &str, count: usize, hint: &Hint) -> Result<(), String> {
-        let spec = spec(count);
-        pool.allocate(uid, &spec, &spec.containers[0], hint).map_err(|rejection| rejection.message)
-    }
-
-    #[test]
-    fn devices_are_given_once_and_remembered() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut pool = Pool::open(folder.path());
-        assert!(give(&mut pool, "early", 1, &Hint::ANY).is_ok(), "no plugin has them: not ours to judge");
-        let three = devices(&[("0", HEALTHY), ("1", "Unhealthy"), ("2", HEALTHY)]);
-        assert!(pool.set(GPU, &three) && !pool.set(GPU, &three));
-        assert_eq!(pool.counts()[GPU], (3, 2));
-        give(&mut pool, "one", 1, &Hint::ANY).unwrap();
-        assert_eq!(
-            give(&mut pool, "two", 2, &Hint::ANY).unwrap_err(),
-            "Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 2, Available: 1, which is unexpected"
-        );
-        pool.prefer(("one", "a"), GPU, vec!["2".into()]);
-        pool.prefer(("one", "a"), GPU, vec!["1".into()]);
-        let mut pool = Pool::open(folder.path());
-        assert_eq!(pool.counts()[GPU], (0, 0), "its plugin has not come back");
-        let none = "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices example.com/gpu, which is unexpected";
-        assert_eq!(give(&mut pool, "three", 1, &Hint::ANY).unwrap_err(), none);
-        pool.set(GPU, &three);
-        assert_eq!(pool.assigned("one", "a").unwrap()[GPU], ["2"]);
-        assert_eq!(pool.free(GPU), ["0"]);
-        let loss = pool.lose(GPU);
-        assert_eq!((pool.counts()[GPU], pool.free(GPU).len()), ((3, 0), 0));
-        assert_eq!(give(&mut pool, "three", 1, &Hint::ANY).unwrap_err(), none);
-        pool.set(GPU, &three);
-        let again = pool.lose(GPU);
-        assert!(!pool.forget(GPU, loss) && pool.counts()[GPU] == (3, 0), "it was back meanwhile");
-        assert!(pool.forget(GPU, again) && pool.counts()[GPU] == (0, 0));
-        pool.keep_only(&BTreeSet::new());
-        assert!(pool.assigned("one", "a").is_none());
-    }
-
-    #[test]
-    fn devices_are_given_where_they_are_near() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut pool = Pool::open(folder.path());
-        let device = |id: &str, nodes: &[i64]| Device {
-            id: id.into(),
-            health: HEALTHY.into(),
-            topology: Some(TopologyInfo { nodes: nodes.iter().map(|id| NumaNode { id: *id }).collect() }),
-        };
-        pool.set(GPU, &[device("0", &[0]), device("1", &[1]), device("2", &[1]), device("3", &[])]);
-        let all: Nodes = [0, 1].into_iter().collect();
-        let hints = |pool: &Pool, count: usize| {
-            let spec = spec(count);
-            let found = pool.hints(all, "u", &spec, Asker::Container(&spec.containers[0]));
-            let found = found[GPU].clone().unwrap();
-            found.iter().map(|h| format!("{:?}{}", h.nodes.unwrap(), h.is_preferred)).collect::<Vec<_>>()
-        };
-        assert_eq!(hints(&pool, 1), ["{0}true", "{1}true", "{0, 1}false"]);
-        assert_eq!(hints(&pool, 2), ["{1}true", "{0, 1}false"]);
-        let near = Hint { nodes: Some([1].into_iter().collect()), is_preferred: true };
-        give(&mut pool, "u", 2, &near).unwrap();
-        assert_eq!(pool.assigned("u", "a").unwrap()[GPU], ["1", "2"]);
-        assert_eq!(pool.nodes_of(GPU, "2"), [1]);
-        give(&mut pool, "v", 1, &near).unwrap();
-        assert_eq!(pool.assigned("v", "a").unwrap()[GPU], ["3"], "rather one that is near nothing");
-        assert_eq!(pool.healthy().count(), 4);
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
 use super::*;
 use crate::config::alignment::{Alignment, Policy, Scope};
 
+mod upstream;
+
 const GI: i64 = 1 << 30;
 
 fn resources(memory: &str) -> String {

@@ -113,3 +113,6 @@ fn is_better(current: (Nodes, bool), candidate: (Nodes, bool), aim: usize, order
         (Ordering::Less, Ordering::Less) => would > has || (would == has && is_narrower),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,12 @@ use parking_lot::Mutex;
 
 use super::*;
 
-fn nodes(list: &[usize]) -> Nodes {
+pub(super) fn nodes(list: &[usize]) -> Nodes {
     list.iter().copied().collect()
 }
 
 /// `!` in front of what is not preferred; `*` for wherever.
-fn hint(text: &str) -> Hint {
+pub(super) fn hint(text: &str) -> Hint {
     let is_preferred = !text.starts_with('!');
     let text = text.trim_start_matches('!');
     let list = text.split('+').filter_map(|node| node.parse().ok());

@@ -70,7 +70,6 @@ pub(crate) fn resource_field(
         spec.into_iter().flat_map(|s| s.containers.iter().chain(s.init_containers.iter().flatten()));
     let container =
         containers.find(|c| c.name == name).ok_or_else(|| EnvError::NoContainer(name.to_owned()))?;
-    let divisor = selector.divisor.as_ref().map_or(0, quantity::milli);
     let unsupported = || EnvError::Resource(selector.resource.clone());
     let (side, resource) = selector.resource.split_once('.').ok_or_else(unsupported)?;
     let has_default = matches!(resource, "cpu" | "memory" | "ephemeral-storage");
@@ -87,9 +86,11 @@ pub(crate) fn resource_field(
         _ => return Err(unsupported()),
     };
     // CPU is counted in thousandths, all else in units; a divisor of zero means one unit.
-    let unit = if resource == "cpu" { 1000 } else { 1 };
-    let step = if divisor == 0 { unit } else { (divisor * unit / 1000).max(1) };
-    Ok(((amount + step - 1) / step).to_string())
+    let (is_cpu, divisor) = (resource == "cpu", selector.divisor.as_ref());
+    let unit = if is_cpu { 1000 } else { 1 };
+    let step = divisor.map_or(0, if is_cpu { quantity::milli } else { quantity::whole });
+    let step = if step == 0 { unit } else { step };
+    Ok((amount / step + i64::from(amount % step > 0)).to_string())
 }
 
 /// What holds a container that has no limit: its Pod's, or all that the node can give.

@@ -232,6 +232,42 @@ fn resources_without_a_limit_have_the_pods_or_the_nodes() {
     }
 }
 
+/// Source: `TestExtractResourceValue` of upstream's `pkg/api/v1/resource`, with amounts beyond what is counted.
+#[test]
+fn resources_are_counted_in_their_divisor_and_rounded_up() {
+    let mut sources = sources();
+    for (own, resource, divisor, expect) in [
+        ("limits: {cpu: '9'}", "limits.cpu", "0", "9"),
+        ("", "requests.cpu", "0", "0"),
+        ("requests: {cpu: '8'}", "requests.cpu", "0", "8"),
+        ("requests: {cpu: 100m}", "requests.cpu", "0", "1"),
+        ("requests: {cpu: 1200m}", "requests.cpu", "100m", "12"),
+        ("requests: {cpu: 1201m}", "requests.cpu", "1", "2"),
+        ("requests: {cpu: 1u}", "requests.cpu", "1m", "1"),
+        ("requests: {memory: 100Mi}", "requests.memory", "0", "104857600"),
+        ("requests: {memory: 100Mi}, limits: {memory: 1Gi}", "requests.memory", "1Mi", "100"),
+        ("requests: {memory: 10Mi}, limits: {memory: 100Mi}", "limits.memory", "1", "104857600"),
+        ("limits: {memory: '1500'}", "limits.memory", "1k", "2"),
+        ("limits: {memory: '1'}", "limits.memory", "1Ei", "1"),
+        ("limits: {memory: 2Ei}", "limits.memory", "1Ei", "2"),
+        ("limits: {memory: 2E}", "limits.memory", "1E", "2"),
+        ("limits: {memory: '9223372036854775807'}", "limits.memory", "1k", "9223372036854776"),
+        ("limits: {memory: '9223372036854775807'}", "limits.memory", "1", "9223372036854775807"),
+        ("limits: {memory: 100E}", "limits.memory", "1E", "10"),
+        ("requests: {memory: 1500m}", "requests.memory", "0", "2"),
+        ("requests: {ephemeral-storage: 1Gi}", "requests.ephemeral-storage", "1Mi", "1024"),
+        ("requests: {hugepages-1Gi: 2Gi}", "requests.hugepages-1Gi", "1Gi", "2"),
+    ] {
+        let pod = |kind: &str| format!("{{spec: {{{kind}: [{{name: c, resources: {{{own}}}}}]}}}}");
+        let selector = yaml(&format!("{{resource: {resource}, divisor: '{divisor}'}}"));
+        for pod in [pod("containers"), pod("containers: [], initContainers")] {
+            sources.pod = Arc::new(yaml(&pod));
+            let found = fields::resource_field(&sources, "c", &selector).map_err(|error| error.to_string());
+            assert_eq!(found.as_deref(), Ok(expect), "{resource} of {pod} in {divisor}");
+        }
+    }
+}
+
 /// Source: `TestMakeEnvironmentVariables` of upstream's `pkg/kubelet`.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]

@@ -1,3 +1,4 @@
+mod patch;
 mod resources;
 mod restarts;
 mod upstream;

@@ -196,3 +196,6 @@ fn processes(out: &mut Exposition, deep: &[(&Subject<'_>, &Deep)], at: Option<i6
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

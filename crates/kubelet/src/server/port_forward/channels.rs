@@ -162,4 +162,22 @@ mod tests {
         check("ports=x", Err("unable to parse \"ports\" as a port: invalid port \"x\""));
         check("ports=65536", Err("unable to parse \"ports\" as a port: invalid port \"65536\""));
     }
+
+    /// Source: `TestServePortForward`, `TestPortForwardPortsOption` of upstream's kubelet and `apiserver`'s `portforward`.
+    #[test]
+    fn every_port_is_one() {
+        check("port=80", Ok(&[80]));
+        check("ports=1&ports=65535&port=2", Ok(&[2, 1, 65535]));
+        check("ports=80%2C81", Ok(&[80, 81]));
+        check("ports=80,80", Ok(&[80, 80]));
+        check("ports=", Err("unable to parse \"ports\" as a port: invalid port \"\""));
+        check("ports=80,", Err("unable to parse \"ports\" as a port: invalid port \"\""));
+        check("ports=-1", Err("unable to parse \"ports\" as a port: invalid port \"-1\""));
+        check("ports=80%2081", Err("unable to parse \"ports\" as a port: invalid port \"80 81\""));
+        check("ports=0x50", Err("unable to parse \"ports\" as a port: invalid port \"0x50\""));
+        check("PORT=80", Err("query parameter \"port\" is required"));
+        let many = |count: usize| format!("ports={}", vec!["1"; count].join(","));
+        check(&many(PORTS_MAX), Ok(&[1; PORTS_MAX]));
+        check(&many(PORTS_MAX + 1), Err("at most 100 ports may be forwarded at once"));
+    }
 }

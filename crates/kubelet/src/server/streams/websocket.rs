@@ -245,3 +245,6 @@ pub(super) fn terminal_size(size: &Value) -> Option<(u16, u16)> {
     let side = |name: &str| size[name].as_u64().and_then(|n| u16::try_from(n).ok());
     side("Width").zip(side("Height"))
 }
+
+#[cfg(test)]
+mod tests;

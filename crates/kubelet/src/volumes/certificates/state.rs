@@ -241,48 +241,4 @@ pub(super) fn key_pem(pkcs8: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_issued_gets_old() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let fresh = Fresh {
-            credentials: Credentials { key: "key".to_owned(), chain: "chain".to_owned() },
-            renew_at: at(1000),
-            expires_at: at(5000),
-            is_overdue_told: false,
-            is_expiry_told: false,
-        };
-        let asked = |name: &str| Asked::new(name.to_owned(), "k".to_owned(), at(1000), Duration::ZERO);
-        let state = State::Fresh(fresh, None);
-        for (now, expect, is_due) in [
-            (999, "fresh", false),
-            (1000, "fresh", true),
-            (1600, "fresh", true),
-            (1601, "overdue_for_refresh", true),
-            (5001, "expired", true),
-        ] {
-            assert_eq!(state.name(at(now)), expect, "{now}");
-            assert_eq!(state.clone().next(None, Duration::ZERO, at(now)).is_due, is_due, "{now}");
-        }
-        // What there is stays while the next one is waited for; a request that is lost is made again.
-        let state = State::waiting(Some(state), asked("second"));
-        assert_eq!(
-            (state.credentials().map(|c| c.chain), state.due()),
-            (Ok("chain".to_owned()), Some(at(1600)))
-        );
-        let next = state.clone().next(None, Duration::ZERO, at(1599));
-        assert_eq!((next.state, next.is_due), (Some(state.clone()), false));
-        let next = state.next(None, Duration::ZERO, at(1600));
-        assert_eq!((next.state.map(|it| it.asked().is_none()), next.is_due), (Some(true), true));
-        assert_eq!(
-            next.events,
-            [("CertificateOverdueForRefresh", "PodCertificate refresh overdue".to_owned())]
-        );
-        let first = State::waiting(None, asked("first"));
-        assert_eq!((first.name(at(0)), first.due()), ("not_yet_issued", Some(at(1600))));
-        let next = first.next(None, Duration::ZERO, at(1600));
-        assert_eq!((next.state, next.is_due), (None, true), "it starts over");
-    }
-}
+mod tests;

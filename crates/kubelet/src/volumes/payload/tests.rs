@@ -1,6 +1,8 @@
 //! Upstream's cases for what is in volumes that are made of objects: `TestMakePayload`, `TestCollectData*`, `TestValidatePath`,
 //! `TestDownwardAPI` and `TestFsUserFrom` of its `pkg/volume`.
 
+mod named;
+
 use super::*;
 
 fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> T {

@@ -447,4 +447,52 @@ mod tests {
             assert_eq!(is_write_once(&resolved), expect, "{volume}");
         }
     }
+
+    /// Source: `isFinalError` and `TestNodeStage*` of upstream's `pkg/volume/csi`.
+    #[test]
+    fn a_driver_that_may_still_be_at_work_is_not_done() {
+        for (code, expect) in [
+            (Code::Ok, true),
+            (Code::Cancelled, false),
+            (Code::Unknown, true),
+            (Code::InvalidArgument, true),
+            (Code::DeadlineExceeded, false),
+            (Code::NotFound, true),
+            (Code::AlreadyExists, true),
+            (Code::PermissionDenied, true),
+            (Code::ResourceExhausted, false),
+            (Code::FailedPrecondition, true),
+            (Code::Aborted, false),
+            (Code::OutOfRange, true),
+            (Code::Unimplemented, true),
+            (Code::Internal, true),
+            (Code::Unavailable, false),
+            (Code::DataLoss, true),
+            (Code::Unauthenticated, true),
+        ] {
+            assert_eq!(is_final(&csi::Status::new(code, "")), expect, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_volume_is_for_one_pod_if_that_is_all_that_it_is_for() {
+        for (volume, expect) in [
+            ("null", false),
+            ("{spec: {}}", false),
+            ("{spec: {accessModes: []}}", false),
+            ("{spec: {accessModes: [ReadWriteOncePod]}}", true),
+            ("{spec: {accessModes: [ReadWriteOncePod, ReadWriteOnce]}}", false),
+            ("{spec: {accessModes: [ReadWriteOnce]}}", false),
+        ] {
+            let resolved = Resolved {
+                name: "pv".to_owned(),
+                own_name: "data".to_owned(),
+                source: Source::HostPath(Default::default()),
+                volume: serde_saphyr::from_str(volume).unwrap(),
+                claim: None,
+                read_only: false,
+            };
+            assert_eq!(is_for_one_pod(&resolved), expect, "{volume}");
+        }
+    }
 }

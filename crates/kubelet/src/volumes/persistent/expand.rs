@@ -225,4 +225,66 @@ mod tests {
             false,
         );
     }
+
+    #[test]
+    fn a_claim_that_is_not_looked_at_yet_has_nothing() {
+        check("{}", "1Gi", true);
+        check("{}", "0", false);
+        check(r#"{"capacity": {"storage": "2Gi"}}"#, "1Gi", false);
+        check(r#"{"capacity": {"storage": "1024Mi"}}"#, "1Gi", false);
+        check(r#"{"capacity": {"cpu": "1"}}"#, "1Gi", true);
+        check(r#"{"allocatedResourceStatuses": {"storage": "NodeResizeInfeasible"}}"#, "1Gi", false);
+        check(r#"{"allocatedResourceStatuses": {"other": "NodeResizeInfeasible"}}"#, "1Gi", true);
+        check(r#"{"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}"#, "1Gi", true);
+    }
+
+    fn claim(conditions: &[&str]) -> PersistentVolumeClaim {
+        let conditions: Vec<Value> =
+            conditions.iter().map(|one| json!({"type": one, "status": "True"})).collect();
+        serde_json::from_value(json!({"metadata": {}, "status": {"conditions": conditions}})).unwrap()
+    }
+
+    fn types(status: &Value) -> Vec<&str> {
+        status["conditions"].as_array().unwrap().iter().filter_map(|one| one["type"].as_str()).collect()
+    }
+
+    /// Source: `MarkFSResizeFinished` of upstream's `pkg/volume/util`.
+    #[test]
+    fn a_claim_that_has_grown_says_so_and_no_more_of_growing() {
+        let volume = serde_json::from_value(json!({"spec": {"capacity": {"storage": "3Gi"}}})).unwrap();
+        for (before, after) in [
+            (&[][..], &[][..]),
+            (&["Resizing"], &[]),
+            (&["FileSystemResizePending"], &[]),
+            (&["Resizing", "FileSystemResizePending", "ModifyingVolume"], &["ModifyingVolume"]),
+            (&["example.com/other"], &["example.com/other"]),
+        ] {
+            let status = finished(&claim(before), &volume);
+            assert_eq!(types(&status), after, "{before:?}");
+            assert_eq!(status["capacity"]["storage"], "3Gi");
+            assert_eq!(status["allocatedResourceStatuses"], json!({"storage": null}));
+        }
+    }
+
+    /// Source: `isInfeasibleError` of upstream's `pkg/volume/csi`, `MarkNodeExpansionInfeasible` of its `pkg/volume/util`.
+    #[test]
+    fn a_claim_says_why_it_has_not_grown_and_whether_it_ever_will() {
+        let now = jiff::Timestamp::from_second(100).unwrap();
+        for (code, is_final) in [
+            (Code::InvalidArgument, true),
+            (Code::OutOfRange, true),
+            (Code::NotFound, true),
+            (Code::Unavailable, false),
+            (Code::Internal, false),
+            (Code::FailedPrecondition, false),
+        ] {
+            let status = failed(&claim(&["Resizing", ERROR]), &Status::new(code, "no room"), now);
+            assert_eq!(types(&status), ["Resizing", ERROR], "{code:?}: one of each");
+            let told = status["conditions"][1]["message"].as_str().unwrap();
+            assert!(told.starts_with("failed to expand pvc with ") && told.ends_with("no room"), "{told}");
+            assert_eq!(status["conditions"][1]["lastTransitionTime"], "1970-01-01T00:01:40Z");
+            let state = status.get("allocatedResourceStatuses").map(|state| state["storage"].clone());
+            assert_eq!(state, is_final.then(|| json!("NodeResizeInfeasible")), "{code:?}");
+        }
+    }
 }
