@@ -137,26 +137,20 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Whole caches, as many as are wanted; then whole cores of the first one that has all that is left to take.
+    /// Whole caches, as many as are wanted; then the first cores, whole or not, of a cache where those have all that is
+    /// left to take.
     /// Source: `takeUncoreCache`.
     fn take_caches(&mut self) {
         self.take_whole(&self.caches(), cache_of);
         for cache in self.caches() {
             let free: CpuSet = self.free.iter().filter(|cpu| cache_of(self.place(*cpu)) == cache).collect();
-            let is_whole = |core: usize| {
-                let mut own = self.layout.cpus.iter().filter(|(_, place)| place.core == core);
-                own.all(|(cpu, _)| free.contains(*cpu))
-            };
             let cores: BTreeSet<usize> = free.iter().map(|cpu| self.place(cpu).core).collect();
             let per_core = self.layout.threads_per_core();
-            let cores: BTreeSet<usize> = cores
-                .into_iter()
-                .filter(|core| is_whole(*core))
-                .take(self.wanted().div_ceil(per_core))
-                .collect();
-            let some = free.iter().filter(|cpu| cores.contains(&self.place(*cpu).core));
-            let some: CpuSet = some.take(self.wanted()).collect();
-            if some.len() == self.wanted() {
+            let cores: BTreeSet<usize> = cores.into_iter().take(self.wanted().div_ceil(per_core)).collect();
+            let some = || free.iter().filter(|cpu| cores.contains(&self.place(*cpu).core));
+            // Only of the last core some may be left: where cores differ, more of them would be torn.
+            if (self.wanted()..self.wanted() + per_core).contains(&some().count()) {
+                let some: CpuSet = some().take(self.wanted()).collect();
                 return self.take(&some);
             }
         }
