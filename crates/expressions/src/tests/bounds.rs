@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 
 use crate::{Activation, Budget, Declared, Environment, EvalError, JsonBudget, Library, ListKind, Value};
 
@@ -11,19 +10,15 @@ fn environment() -> Environment {
     Environment::new().declared("self", declared).with(Library::Bindings)
 }
 
-/// Compiles and evaluates, within seconds, whatever comes of it.
+/// Compiles and evaluates, whatever comes of it. What runs for ever is ended by the tests' time-out.
 fn run(expression: &str) -> Result<(), String> {
-    let begin = Instant::now();
     let list = serde_json::json!(["a", "b", "c"]);
     let declared = Declared::list(Declared::string(None), ListKind::Atomic, None);
-    let result = environment().compile(expression).map_err(|error| error.to_string()).and_then(|program| {
+    environment().compile(expression).map_err(|error| error.to_string()).and_then(|program| {
         let activation = Activation::new().with("self", Value::declared(&list, &declared));
         let evaluation = program.evaluate(&activation, &mut Budget::default());
         evaluation.result.map(drop).map_err(|error| error.to_string())
-    });
-    let shown = expression.get(..60).unwrap_or(expression);
-    assert!(begin.elapsed() < Duration::from_secs(20), "{shown} took {:?}", begin.elapsed());
-    result
+    })
 }
 
 fn fails(expression: &str, part: &str) {
