@@ -47,7 +47,7 @@ pub(crate) struct Timings {
 }
 
 impl Timings {
-    /// Measures by `clock`; `chance` (any number) says whether plugins are looked at, too.
+    /// Measures extension points by `clock`; `chance` (any number) says whether each plugin is looked at, too, by a monotonic one.
     pub(crate) fn by(clock: &Clock, chance: u64) -> Self {
         Self { clock: Some(clock.clone()), is_sampled: chance.is_multiple_of(SAMPLED), ..Self::default() }
     }

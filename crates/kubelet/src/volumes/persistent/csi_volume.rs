@@ -427,6 +427,18 @@ pub(super) fn in_use(root_dir: &Path) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
+    /// A Pod's volume, behind which this one stands.
+    fn resolved(volume: &str) -> Resolved {
+        Resolved {
+            name: "pv".to_owned(),
+            own_name: "data".to_owned(),
+            source: Source::HostPath(Default::default()),
+            volume: serde_saphyr::from_str(volume).unwrap(),
+            claim: None,
+            read_only: false,
+        }
+    }
+
     #[test]
     fn the_group_is_for_volumes_of_one_node_and_for_those_that_pods_have_inline() {
         for (volume, expect) in [
@@ -436,15 +448,7 @@ mod tests {
             ("{spec: {accessModes: [ReadWriteMany]}}", false),
             ("{spec: {}}", false),
         ] {
-            let resolved = Resolved {
-                name: "pv".to_owned(),
-                own_name: "data".to_owned(),
-                source: Source::HostPath(Default::default()),
-                volume: serde_saphyr::from_str(volume).unwrap(),
-                claim: None,
-                read_only: false,
-            };
-            assert_eq!(is_write_once(&resolved), expect, "{volume}");
+            assert_eq!(is_write_once(&resolved(volume)), expect, "{volume}");
         }
     }
 
@@ -484,15 +488,7 @@ mod tests {
             ("{spec: {accessModes: [ReadWriteOncePod, ReadWriteOnce]}}", false),
             ("{spec: {accessModes: [ReadWriteOnce]}}", false),
         ] {
-            let resolved = Resolved {
-                name: "pv".to_owned(),
-                own_name: "data".to_owned(),
-                source: Source::HostPath(Default::default()),
-                volume: serde_saphyr::from_str(volume).unwrap(),
-                claim: None,
-                read_only: false,
-            };
-            assert_eq!(is_for_one_pod(&resolved), expect, "{volume}");
+            assert_eq!(is_for_one_pod(&resolved(volume)), expect, "{volume}");
         }
     }
 }
