@@ -15,7 +15,7 @@ pub(crate) fn parse<T: DeserializeOwned>(yaml: &str) -> Arc<T> {
 /// A change from one object to another; an empty text is none.
 pub(crate) fn change<K: DeserializeOwned>(old: &str, new: &str) -> Change<K> {
     let read = |yaml: &str| (!yaml.is_empty()).then(|| parse(yaml));
-    Change { key: "a".to_owned(), old: read(old), new: read(new), revision: 1 }
+    Change { key: "a".into(), old: read(old), new: read(new), revision: 1 }
 }
 
 /// Noon of a day long ago.

@@ -41,7 +41,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 fn of_node(change: &Change<Node>, _: &Informers) -> Vec<String> {
-    if is_news(change) { vec![change.key.clone()] } else { Vec::new() }
+    if is_news(change) { vec![change.key.to_string()] } else { Vec::new() }
 }
 
 /// What is looked at of a Node: heartbeats wake nobody.

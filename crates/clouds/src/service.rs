@@ -93,7 +93,7 @@ struct Snapshot {
 }
 
 fn of_service(change: &Change<Service>, _: &Informers) -> Vec<String> {
-    if is_news(change) { vec![change.key.clone()] } else { Vec::new() }
+    if is_news(change) { vec![change.key.to_string()] } else { Vec::new() }
 }
 
 /// What is looked at of a Service that is a load balancer's, or was one's.

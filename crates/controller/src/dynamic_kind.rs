@@ -29,7 +29,7 @@ impl<K: Kind> DynamicKind<K> {
         let served = Watcher::of(informers).subscribe();
         let (informer, reflector) = informers.dynamic::<K>();
         if let Some(reflector) = reflector {
-            informers.tasks().spawn("dynamic kind", follow(reflector, versions, served.clone()));
+            informers.tasks().spawn("dynamic kind", follow::<K>(reflector, versions, served.clone()));
         }
         Self { informer, versions, served }
     }
@@ -74,7 +74,7 @@ fn named<K: Kind>(served: &Served, versions: &[&str]) -> Option<ResourceRef> {
 
 /// Fills an informer for ever, as long as there is something to fill it with.
 async fn follow<K: Kind>(
-    reflector: DynamicReflector<K>,
+    reflector: DynamicReflector,
     versions: &'static [&'static str],
     mut served: watch::Receiver<Arc<Served>>,
 ) {
@@ -194,7 +194,7 @@ mod tests {
         queue: "tester",
         sources: |_| {
             let came = |_: &Informers| vec!["came".to_owned()];
-            vec![Source::dynamic::<Pear>(&["v1"], |change, _| vec![change.key.clone()], came)]
+            vec![Source::dynamic::<Pear>(&["v1"], |change, _| vec![change.key.to_string()], came)]
         },
         reconcile: |informers, key, _| {
             informers.setting_or(Run::default).0.lock().push(key.to_owned());

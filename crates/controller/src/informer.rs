@@ -15,12 +15,14 @@ mod gauges;
 mod held;
 mod kinds;
 mod metadata;
+mod object;
 mod shared;
 mod transform;
 mod undecodable;
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, btree_map};
+use std::marker::PhantomData;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -43,11 +45,11 @@ pub use changes::{Change, Changes};
 use decode::Identity;
 pub use decode::{Decode, known, object};
 pub(crate) use dynamic::DynamicReflector;
-pub(crate) use event_handlers::EventHandler;
 use event_handlers::EventHandlers;
 pub use gauges::GaugeRow;
 pub use held::Held;
 use metadata::MetadataOf;
+use object::{Object, all_typed, typed};
 use reflector::{Form, Reflector};
 use shared::Shared;
 pub use transform::Transform;
@@ -140,17 +142,17 @@ fn setting<T: Any + Send + Sync>(settings: &Settings) -> Option<Arc<T>> {
 #[derive(Default)]
 struct Running {
     /// Of all objects of a kind.
-    kinds: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    kinds: HashMap<TypeId, Arc<Shared>>,
     /// Of some.
-    scoped: HashMap<(TypeId, Scope), Arc<dyn Any + Send + Sync>>,
+    scoped: HashMap<(TypeId, Scope), Arc<Shared>>,
     /// Of the metadata of all.
-    metadata: HashMap<ResourceRef, Arc<dyn Objects<PartialObject>>>,
+    metadata: HashMap<ResourceRef, Arc<dyn Objects>>,
     /// How far those have come that have all objects of a resource.
     progress: HashMap<ResourceRef, Vec<Arc<dyn Progress>>>,
 }
 
 /// Starts the informer of a kind's objects, and shows their metadata.
-type StartWhole = fn(&Informers, &mut Running) -> Arc<dyn Objects<PartialObject>>;
+type StartWhole = fn(&Informers, &mut Running) -> Arc<dyn Objects>;
 
 /// What the engine asks of an informer without knowing its type.
 pub(crate) trait Progress: Send + Sync {
@@ -162,18 +164,18 @@ pub(crate) trait Progress: Send + Sync {
     fn is_going(&self, key: &str, uid: Option<&str>) -> bool;
 }
 
-/// What an informer shows, in whatever form it is kept. [`Informer`] says what each is.
-pub(crate) trait Objects<K>: Progress {
-    fn get(&self, key: &str) -> Option<Arc<K>>;
-    fn list(&self) -> Vec<Arc<K>>;
-    fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>>;
-    fn orphans(&self, namespace: &str) -> Vec<Arc<K>>;
-    fn dependents_of(&self, uid: &str) -> Vec<Arc<K>>;
+/// What an informer shows, in whatever form it is kept: objects of one type. [`Informer`] says what each is.
+pub(crate) trait Objects: Progress {
+    fn get(&self, key: &str) -> Option<Arc<dyn Object>>;
+    fn list(&self) -> Vec<Arc<dyn Object>>;
+    fn in_namespace(&self, namespace: &str) -> Vec<Arc<dyn Object>>;
+    fn orphans(&self, namespace: &str) -> Vec<Arc<dyn Object>>;
+    fn dependents_of(&self, uid: &str) -> Vec<Arc<dyn Object>>;
     fn len(&self) -> usize;
     /// Subscribes: puts everything that is there into `pending`, and then what changes.
-    fn join(&self, pending: &Arc<PendingChanges<K>>);
+    fn join(&self, pending: &Arc<PendingChanges>);
     /// The handlers that one task calls with changes.
-    fn event_handlers(&self) -> &EventHandlers<K>;
+    fn event_handlers(&self) -> &EventHandlers;
 }
 
 impl Informers {
@@ -285,7 +287,7 @@ impl Informers {
 
     /// The informer of every `K` in the cluster.
     pub fn informer<K: Kind>(&self) -> Informer<K> {
-        Informer { objects: self.whole(&mut self.0.running.lock()) }
+        Informer::over(self.whole::<K>(&mut self.0.running.lock()))
     }
 
     /// The informer of some `K`.
@@ -295,19 +297,19 @@ impl Informers {
         }
         let mut running = self.0.running.lock();
         let id = (TypeId::of::<K>(), scope);
-        if let Some(found) = running.scoped.get(&id).and_then(downcast) {
-            return Informer { objects: found };
+        if let Some(found) = running.scoped.get(&id) {
+            return Informer::over(found.clone());
         }
         let shared = self.start::<K>(&ResourceRef::of::<K>(), &id.1, Form::Whole);
         running.scoped.insert(id, shared.clone());
-        Informer { objects: shared }
+        Informer::over(shared)
     }
 
     /// The informer of the metadata of every object of `resource`.
     pub fn metadata(&self, resource: &ResourceRef) -> Informer<PartialObject> {
         let mut running = self.0.running.lock();
         if let Some(found) = running.metadata.get(resource) {
-            return Informer { objects: found.clone() };
+            return Informer::over(found.clone());
         }
         let start = self.0.whole.lock().get(resource).copied();
         let objects = match start {
@@ -319,7 +321,7 @@ impl Informers {
             }
         };
         running.metadata.insert(resource.clone(), objects.clone());
-        Informer { objects }
+        Informer::over(objects)
     }
 
     /// The progress of the whole-cluster informers that hold `resource`.
@@ -337,12 +339,12 @@ impl Informers {
             return Some(self.metadata(resource));
         }
         let objects = self.0.running.lock().metadata.get(resource)?.clone();
-        Some(Informer { objects })
+        Some(Informer::over(objects))
     }
 
-    fn whole<K: Kind>(&self, running: &mut Running) -> Arc<Shared<K>> {
-        if let Some(found) = running.kinds.get(&TypeId::of::<K>()).and_then(downcast) {
-            return found;
+    fn whole<K: Kind>(&self, running: &mut Running) -> Arc<Shared> {
+        if let Some(found) = running.kinds.get(&TypeId::of::<K>()) {
+            return found.clone();
         }
         let resource = ResourceRef::of::<K>();
         let shared = self.start::<K>(&resource, &Scope::default(), Form::Whole);
@@ -351,7 +353,7 @@ impl Informers {
         shared
     }
 
-    fn start<K: Kind>(&self, resource: &ResourceRef, scope: &Scope, form: Form) -> Arc<Shared<K>> {
+    fn start<K: Kind>(&self, resource: &ResourceRef, scope: &Scope, form: Form) -> Arc<Shared> {
         let follower = Arc::new(Follower::new(resource.full_name()));
         // In a namespace it is somebody's look at an object or two, and not what the part stands on.
         if scope.namespace.is_none() {
@@ -360,7 +362,7 @@ impl Informers {
         let undecodable = self.undecodable(resource, self.0.metrics.left_out(&resource.full_name()));
         let transform = self.0.transforms.lock().get(resource).cloned();
         let transform = transform.filter(|_| form == Form::Whole);
-        let shared = Arc::new(Shared::<K>::new(undecodable, transform));
+        let shared = Arc::new(Shared::of::<K>(undecodable, transform));
         let reflector = Reflector::new(self.sender(), resource, scope, form, (shared.clone(), follower));
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
         shared
@@ -377,10 +379,6 @@ impl Running {
     fn follow(&mut self, resource: &ResourceRef, progress: Arc<dyn Progress>) {
         self.progress.entry(resource.clone()).or_default().push(progress);
     }
-}
-
-fn downcast<K: Kind>(informer: &Arc<dyn Any + Send + Sync>) -> Option<Arc<Shared<K>>> {
-    informer.clone().downcast().ok()
 }
 
 /// Records an event on an object that is left out, so that whoever looks at the object learns of it.
@@ -404,41 +402,48 @@ fn tell(factory: &Weak<Factory>, resource: &ResourceRef, identity: &Identity, ca
 
 /// A view of one informer. Cloning shares it.
 pub struct Informer<K> {
-    objects: Arc<dyn Objects<K>>,
+    objects: Arc<dyn Objects>,
+    kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        Self { objects: self.objects.clone() }
+        Self { objects: self.objects.clone(), kind: PhantomData }
     }
 }
 
 impl<K: Kind> Informer<K> {
+    /// A view of objects that are of this type.
+    fn over(objects: Arc<dyn Objects>) -> Self {
+        Self { objects, kind: PhantomData }
+    }
+
     /// An informer over fixed objects, for tests of what stands on informers.
     pub fn fixed(objects: Vec<K>) -> Self {
-        let shared = Arc::new(Shared::new(Undecodable::untold(), None));
-        shared.replace(objects, Vec::new(), 1);
-        Self { objects: shared }
+        let shared = Shared::of::<K>(Undecodable::untold(), None);
+        let objects = objects.into_iter().map(|object| Arc::new(object) as Arc<dyn Object>);
+        shared.replace(objects.collect(), Vec::new(), 1);
+        Self::over(Arc::new(shared))
     }
 
     /// The object under `namespace/name` or `name`.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
-        self.objects.get(key)
+        self.objects.get(key).and_then(typed)
     }
 
     /// Every object, in key order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.objects.list()
+        all_typed(self.objects.list())
     }
 
     /// Every object of a namespace, in key order.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.objects.in_namespace(namespace)
+        all_typed(self.objects.in_namespace(namespace))
     }
 
     /// Every object of a namespace that nobody controls, in key order.
     pub fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.objects.orphans(namespace)
+        all_typed(self.objects.orphans(namespace))
     }
 
     /// Every object whose controller owner has this uid, in key order.
@@ -450,7 +455,7 @@ impl<K: Kind> Informer<K> {
 
     /// Every object that has an owner with this uid, its controller or not, in key order.
     pub fn dependents_of(&self, uid: &str) -> Vec<Arc<K>> {
-        self.objects.dependents_of(uid)
+        all_typed(self.objects.dependents_of(uid))
     }
 
     /// The number of objects.
@@ -493,8 +498,12 @@ impl<K: Kind> Informer<K> {
 
     /// Calls `handler` with everything that is there, and then with what changes, coalesced per key: in one task with all
     /// other handlers.
-    pub(crate) fn add_event_handler(&self, tasks: &Tasks, handler: EventHandler<K>) {
-        if self.objects.event_handlers().add(handler) {
+    pub(crate) fn add_event_handler(
+        &self,
+        tasks: &Tasks,
+        handler: impl Fn(&Change<K>) + Send + Sync + 'static,
+    ) {
+        if self.objects.event_handlers().add(Box::new(move |change| handler(&change.typed()))) {
             tasks.spawn("source", event_handlers::distribute(self.objects.clone()));
         }
     }

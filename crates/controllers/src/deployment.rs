@@ -39,7 +39,7 @@ pub const CONTROLLER: Controller = Controller {
     queue: "deployment",
     sources: |_| {
         vec![
-            Source::of::<Deployment>(|change, _| vec![change.key.clone()]),
+            Source::of::<Deployment>(|change, _| vec![change.key.to_string()]),
             Source::of::<ReplicaSet>(deployments_of_replica_set),
             Source::of::<Pod>(deployment_of_gone_pod),
         ]

@@ -45,7 +45,7 @@ pub const CONTROLLER: Controller = Controller {
             Source::of::<Service>(|change, _| {
                 let selects = |service: &Option<Arc<Service>>| service.as_deref().map(is_selecting);
                 let matters = selects(&change.old) != selects(&change.new);
-                matters.then(|| change.key.clone()).into_iter().collect()
+                matters.then(|| change.key.to_string()).into_iter().collect()
             }),
             Source::of::<EndpointSlice>(endpoints_of_slice),
         ]

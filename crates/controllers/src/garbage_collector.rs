@@ -74,7 +74,7 @@ const GUESTS: Following = Following {
     went: |resource, left, informers| {
         let out_of_sight = |object: &Arc<PartialObject>| {
             let (key, old) = (key(&object.metadata), Some(object.clone()));
-            woken(&Change { key, old, new: None, revision: 0 }, resource, informers)
+            woken(&Change { key: key.into(), old, new: None, revision: 0 }, resource, informers)
         };
         left.iter().flat_map(out_of_sight).collect()
     },

@@ -255,7 +255,7 @@ fn write(job: &Job, status: JobStatus) -> Option<Action> {
 /// A Job wakes itself, until it is over.
 fn itself(change: &Change<Job>, informers: &Informers) -> Vec<String> {
     metrics::saw_job(informers, change);
-    vec![change.key.clone()]
+    vec![change.key.to_string()]
 }
 
 /// A Pod wakes the Job that controls it; one without a controller wakes all that may adopt it.

@@ -33,7 +33,7 @@ pub const CONTROLLER: Controller = Controller {
     queue: "legacy_service_account_token_cleaner",
     sources: |_| {
         vec![
-            Source::scoped::<Secret>(tokens(), |change, _| vec![change.key.clone()]),
+            Source::scoped::<Secret>(tokens(), |change, _| vec![change.key.to_string()]),
             Source::of::<ServiceAccount>(secrets_of),
             Source::scoped::<ConfigMap>(tracking(), |_, informers| {
                 informers

@@ -116,10 +116,10 @@ fn nodes_of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
     };
     if change.old.is_some() && status(&change.old) != status(&change.new) {
         let all = informers.informer::<Node>().list();
-        let others = all.iter().map(|node| name(&node.metadata)).filter(|name| *name != change.key);
-        return others.chain([change.key.as_str()]).map(str::to_owned).collect();
+        let others = all.iter().map(|node| name(&node.metadata)).filter(|name| *name != &*change.key);
+        return others.chain([&*change.key]).map(str::to_owned).collect();
     }
-    vec![change.key.clone()]
+    vec![change.key.to_string()]
 }
 
 fn condition<'a>(node: &'a Node, type_: &str) -> Option<&'a NodeCondition> {

@@ -49,7 +49,7 @@ pub const CONTROLLER: Controller = Controller {
 /// A node wakes itself, and all others where it makes the cluster one of another size.
 fn of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
     if change.old.is_some() && change.new.is_some() {
-        return vec![change.key.clone()];
+        return vec![change.key.to_string()];
     }
     let nodes = informers.informer::<Node>();
     let current = informers.setting_or(Current::default);
@@ -57,7 +57,7 @@ fn of_node(change: &Change<Node>, informers: &Informers) -> Vec<String> {
     let after = next(before, nodes.len());
     current.0.store(after, Ordering::Relaxed);
     if before == after {
-        return vec![change.key.clone()];
+        return vec![change.key.to_string()];
     }
     nodes.list().iter().map(|node| name(&node.metadata).to_owned()).collect()
 }

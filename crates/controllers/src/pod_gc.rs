@@ -62,7 +62,7 @@ fn of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
         _ => node().is_none_or(|node| is_deleting(&pod.metadata) && is_out_of_service(&node)),
     };
     let is_over = is_finished(pod) && !change.old.as_deref().is_some_and(is_finished);
-    let keys = [(is_lost, change.key.as_str()), (is_over, FINISHED)];
+    let keys = [(is_lost, &*change.key), (is_over, FINISHED)];
     keys.into_iter().filter(|(is, _)| *is).map(|(_, key)| key.to_owned()).collect()
 }
 

@@ -112,7 +112,7 @@ fn of_quota(change: &Change<ResourceQuota>, informers: &Informers) -> Vec<String
     }
     let spec = |quota: &Option<Arc<ResourceQuota>>| quota.as_ref().map(|quota| quota.spec.clone());
     let matters = spec(&change.old) != spec(&change.new);
-    matters.then(|| change.key.clone()).into_iter().collect()
+    matters.then(|| change.key.to_string()).into_iter().collect()
 }
 
 fn of_pod(change: &Change<Pod>, informers: &Informers) -> Vec<String> {

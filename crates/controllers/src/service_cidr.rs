@@ -74,8 +74,8 @@ fn of_range(change: &Change<ServiceCIDR>, informers: &Informers) -> Vec<String> 
     let all = informers.informer::<ServiceCIDR>().list();
     let others =
         all.iter().filter(|other| overlap(other, range)).map(|other| name(&other.metadata).to_owned());
-    let mut keys: Vec<String> = others.filter(|key| *key != change.key).collect();
-    keys.push(change.key.clone());
+    let mut keys: Vec<String> = others.filter(|key| **key != *change.key).collect();
+    keys.push(change.key.to_string());
     keys
 }
 

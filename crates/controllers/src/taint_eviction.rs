@@ -83,7 +83,7 @@ fn evicting(node: &Node) -> Vec<&Taint> {
 fn pod_on_tainted_node(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
     let node = informers.informer::<Node>().get(node_of(change));
     let is_tainted = node.is_some_and(|node| !evicting(&node).is_empty());
-    if is_tainted { vec![change.key.clone()] } else { Vec::new() }
+    if is_tainted { vec![change.key.to_string()] } else { Vec::new() }
 }
 
 /// The name of the Node that the Pod is on; that it was on, if it is gone: nobody waits for it any more.

@@ -26,7 +26,7 @@ pub const CONTROLLER: Controller = Controller {
     queue: "serviceaccount_tokens_secret",
     sources: |_| {
         vec![
-            Source::scoped::<Secret>(scope(), |change, _| vec![change.key.clone()]),
+            Source::scoped::<Secret>(scope(), |change, _| vec![change.key.to_string()]),
             Source::of::<ServiceAccount>(|change, informers| {
                 let Some(account) = change.object() else { return Vec::new() };
                 let secrets = informers.scoped::<Secret>(scope()).list();

@@ -40,7 +40,7 @@ fn itself(change: &Change<Job>, informers: &Informers) -> Vec<String> {
         informers.metrics().observe(&DELETION_SECONDS, &Vec::new(), took);
     }
     let is_due = |job: &Arc<Job>| !is_deleting(&job.metadata) && expiry(job).is_some();
-    change.new.iter().filter(|job| is_due(job)).map(|_| change.key.clone()).collect()
+    change.new.iter().filter(|job| is_due(job)).map(|_| change.key.to_string()).collect()
 }
 
 /// Decides whether one Job goes.

@@ -61,7 +61,7 @@ fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
 
 /// A claim's change wakes it, and the volumes that it has or had.
 fn claim_and_volumes(change: &Change<PersistentVolumeClaim>, informers: &Informers) -> Vec<String> {
-    let mut keys = vec![change.key.clone()];
+    let mut keys = vec![change.key.to_string()];
     for claim in [change.old.as_deref(), change.new.as_deref()].into_iter().flatten() {
         let name = controller::volume::volume_name(claim);
         if !name.is_empty() {

@@ -85,15 +85,15 @@ fn rivals(change: &Change<Ingress>, informers: &Informers) -> Vec<String> {
     };
     // Its status is nobody else's matter.
     if generation(&change.old) == generation(&change.new) {
-        return vec![change.key.clone()];
+        return vec![change.key.to_string()];
     }
     let both = [change.old.as_deref(), change.new.as_deref()];
     let mine: Vec<&str> = both.into_iter().flatten().flat_map(hosts).collect();
     let others = informers.informer::<Ingress>().list();
     let rivals = others.iter().filter(|other| hosts(other).any(|host| mine.contains(&host)));
     let keys =
-        rivals.map(|other| controller::metadata::key(&other.metadata)).filter(|key| *key != change.key);
-    [change.key.clone()].into_iter().chain(keys).collect()
+        rivals.map(|other| controller::metadata::key(&other.metadata)).filter(|key| **key != *change.key);
+    [change.key.to_string()].into_iter().chain(keys).collect()
 }
 
 /// Of the rules; what is for all hosts has the empty one.

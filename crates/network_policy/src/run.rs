@@ -103,7 +103,7 @@ impl Pending {
 }
 
 fn news<K>(changes: Vec<Change<K>>) -> impl Iterator<Item = News<K>> {
-    changes.into_iter().map(|change| (change.key, change.new))
+    changes.into_iter().map(|change| (change.key.to_string(), change.new))
 }
 
 struct Follower<'a> {

@@ -81,7 +81,7 @@ struct Pending {
 impl Pending {
     fn services(&mut self, changes: Vec<Change<Service>>) {
         self.note("services", &changes);
-        self.changed.services.extend(changes.into_iter().map(|one| (one.key, one.old, one.new)));
+        self.changed.services.extend(changes.into_iter().map(|one| (one.key.to_string(), one.old, one.new)));
     }
 
     fn slices(&mut self, changes: Vec<Change<EndpointSlice>>) {
@@ -93,7 +93,7 @@ impl Pending {
         let known = changes.iter().filter(|one| one.old.is_some());
         let news = known.filter(|one| trigger(&one.old) != trigger(&one.new));
         self.triggers.extend(news.filter_map(|one| trigger(&one.new)));
-        self.changed.slices.extend(changes.into_iter().map(|one| (one.key, one.old, one.new)));
+        self.changed.slices.extend(changes.into_iter().map(|one| (one.key.to_string(), one.old, one.new)));
     }
 
     fn note<K>(&mut self, resource: &str, changes: &[Change<K>]) {

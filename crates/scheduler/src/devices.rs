@@ -87,16 +87,16 @@ impl Devices {
     pub fn claims_changed(&mut self, changes: Vec<Change<ResourceClaim>>) -> bool {
         let mut helps = false;
         for change in changes {
-            let old = self.claims.get(&change.key);
+            let old = self.claims.get(&*change.key);
             let Some(new) = change.new else {
-                helps |= self.claims.remove(&change.key).is_some();
+                helps |= self.claims.remove(&*change.key).is_some();
                 continue;
             };
             if old.is_some_and(|old| is_newer(old, &new)) {
                 continue;
             }
             helps |= old.is_none_or(|old| old.status != new.status || old.metadata.uid != new.metadata.uid);
-            self.claims.insert(change.key, new);
+            self.claims.insert(change.key.to_string(), new);
         }
         helps
     }
@@ -109,17 +109,17 @@ impl Devices {
     /// Takes changes of slices in.
     pub fn slices_changed(&mut self, changes: Vec<Change<ResourceSlice>>) {
         for change in &changes {
-            if let Some(old) = self.slices.get(&change.key) {
+            if let Some(old) = self.slices.get(&*change.key) {
                 let node = node_of(old).to_owned();
                 if let Some(names) = self.by_node.get_mut(&node) {
-                    names.remove(&change.key);
+                    names.remove(&*change.key);
                     if names.is_empty() {
                         self.by_node.remove(&node);
                     }
                 }
             }
             if let Some(new) = &change.new {
-                self.by_node.entry(node_of(new).to_owned()).or_default().insert(change.key.clone());
+                self.by_node.entry(node_of(new).to_owned()).or_default().insert(change.key.to_string());
             }
         }
         apply(&mut self.slices, changes);

@@ -59,8 +59,8 @@ impl PodVolumes {
 pub fn apply<K: Kind>(map: &mut ByKey<K>, changes: Vec<Change<K>>) {
     for change in changes {
         match change.new {
-            Some(new) => map.insert(change.key, new),
-            None => map.remove(&change.key),
+            Some(new) => map.insert(change.key.to_string(), new),
+            None => map.remove(&*change.key),
         };
     }
 }

@@ -246,7 +246,7 @@ fn nodes_that_drain_leave_load_balancers_as_they_are() {
     };
     let is_news = |old: Option<&str>, new: Option<&str>| {
         let (old, new) = (old.map(node), new.map(node));
-        concerns_load_balancers(&Change { key: "a".to_owned(), old, new, revision: 1 })
+        concerns_load_balancers(&Change { key: "a".into(), old, new, revision: 1 })
     };
     for (one, other, expect) in [
         ("", "", false),

@@ -36,7 +36,7 @@ impl Source {
                 let wake = move |change: &Change<K>| {
                     keys(change, &known).into_iter().for_each(|key| queue.add(key, change.revision));
                 };
-                informers.scoped::<K>(scope).add_event_handler(informers.tasks(), Box::new(wake));
+                informers.scoped::<K>(scope).add_event_handler(informers.tasks(), wake);
             }),
             synced: Box::new(move |informers| {
                 let informer = informers.scoped::<K>(of);
@@ -47,7 +47,7 @@ impl Source {
 
     /// Changes of `K` that wake the object itself.
     pub fn itself<K: Kind>() -> Self {
-        Self::of::<K>(|change, _| vec![change.key.clone()])
+        Self::of::<K>(|change, _| vec![change.key.to_string()])
     }
 
     /// Changes of `K` that wake its controller owner if that is an `Owner`.
@@ -72,7 +72,7 @@ impl Source {
                     let keys = keys(change, &resource, &known);
                     keys.into_iter().for_each(|key| queue.add(key, change.revision));
                 };
-                informer.add_event_handler(informers.tasks(), Box::new(wake));
+                informer.add_event_handler(informers.tasks(), wake);
             }),
             synced: Box::new(move |informers| {
                 let informer = informers.metadata(&of);

@@ -2,24 +2,34 @@
 //! for each key.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Objects;
+use super::object::{Object, typed};
+use super::{Kind, Objects};
 
 /// The change of one key since its subscriber last looked.
 #[derive(Clone, Debug)]
-pub struct Change<K> {
+pub struct Change<K: ?Sized> {
     /// `namespace/name` or `name`.
-    pub key: String,
+    pub key: Arc<str>,
     /// The object that the subscriber last knew.
     pub old: Option<Arc<K>>,
     /// The object that is there now; `None` after a deletion.
     pub new: Option<Arc<K>>,
     /// The revision that made it so.
     pub revision: u64,
+}
+
+impl Change<dyn Object> {
+    /// The change for those who know of which type the objects are.
+    pub(super) fn typed<K: Kind>(&self) -> Change<K> {
+        let [old, new] = [&self.old, &self.new].map(|object| object.clone().and_then(typed));
+        Change { key: self.key.clone(), old, new, revision: self.revision }
+    }
 }
 
 impl<K> Change<K> {
@@ -31,23 +41,48 @@ impl<K> Change<K> {
 
 /// A subscription.
 pub struct Changes<K> {
-    pending: Arc<PendingChanges<K>>,
+    pending: Arc<PendingChanges>,
     // Keeps the informer alive, and with it the sender of what comes next.
-    _objects: Arc<dyn Objects<K>>,
+    _objects: Arc<dyn Objects>,
+    kind: PhantomData<fn() -> K>,
 }
 
-impl<K> Changes<K> {
+impl<K: Kind> Changes<K> {
     /// Everything that is there, and then what changes.
-    pub(super) fn of(objects: &Arc<dyn Objects<K>>) -> Self {
-        let pending = Arc::new(PendingChanges { by_key: Mutex::default(), arrived: Notify::new() });
-        objects.join(&pending);
-        Self { pending, _objects: objects.clone() }
+    pub(super) fn of(objects: &Arc<dyn Objects>) -> Self {
+        let pending = PendingChanges::of(&**objects);
+        Self { pending, _objects: objects.clone(), kind: PhantomData }
     }
 
     /// Waits for changes and takes all that have gathered, in key order.
     pub async fn next(&mut self) -> Vec<Change<K>> {
+        self.pending.next().await.iter().map(Change::typed).collect()
+    }
+
+    /// Takes all changes that have gathered, in key order.
+    pub fn take(&self) -> Vec<Change<K>> {
+        self.pending.take().iter().map(Change::typed).collect()
+    }
+}
+
+/// The changes that a subscriber has not taken yet.
+pub(crate) struct PendingChanges {
+    by_key: Mutex<BTreeMap<Arc<str>, Change<dyn Object>>>,
+    arrived: Notify,
+}
+
+impl PendingChanges {
+    /// Everything that is there, and then what changes.
+    pub(super) fn of(objects: &dyn Objects) -> Arc<Self> {
+        let pending = Arc::new(Self { by_key: Mutex::default(), arrived: Notify::new() });
+        objects.join(&pending);
+        pending
+    }
+
+    /// Waits for changes and takes all that have gathered, in key order.
+    pub(super) async fn next(&self) -> Vec<Change<dyn Object>> {
         loop {
-            let arrived = self.pending.arrived.notified();
+            let arrived = self.arrived.notified();
             let changes = self.take();
             if !changes.is_empty() {
                 return changes;
@@ -57,19 +92,11 @@ impl<K> Changes<K> {
     }
 
     /// Takes all changes that have gathered, in key order.
-    pub fn take(&self) -> Vec<Change<K>> {
-        std::mem::take(&mut *self.pending.by_key.lock()).into_values().collect()
+    pub(super) fn take(&self) -> Vec<Change<dyn Object>> {
+        std::mem::take(&mut *self.by_key.lock()).into_values().collect()
     }
-}
 
-/// The changes that a subscriber has not taken yet.
-pub(crate) struct PendingChanges<K> {
-    by_key: Mutex<BTreeMap<String, Change<K>>>,
-    arrived: Notify,
-}
-
-impl<K> PendingChanges<K> {
-    pub(super) fn push(&self, change: Change<K>) {
+    pub(super) fn push(&self, change: Change<dyn Object>) {
         let mut by_key = self.by_key.lock();
         match by_key.get_mut(&change.key) {
             Some(waiting) => {

@@ -10,18 +10,18 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::reflector::{Form, Reflector};
 use super::shared::Shared;
-use super::{Informer, Informers, Kind, Scope, downcast};
+use super::{Informer, Informers, Kind, Scope};
 use crate::follower::Follower;
 use crate::resource_ref::ResourceRef;
 
 /// The reflector of an informer, to be started whenever the kind is served.
-pub(crate) struct DynamicReflector<K> {
+pub(crate) struct DynamicReflector {
     informers: Informers,
-    shared: Arc<Shared<K>>,
+    shared: Arc<Shared>,
     follower: Arc<Follower>,
 }
 
-impl<K: Kind> DynamicReflector<K> {
+impl DynamicReflector {
     /// Fills the informer from this resource until the tasks are told to stop.
     pub(crate) fn start(&self, resource: &ResourceRef) -> Tasks {
         let sink = (self.shared.clone() as Arc<_>, self.follower.clone());
@@ -35,21 +35,21 @@ impl<K: Kind> DynamicReflector<K> {
 
 impl Informers {
     /// The informer of a kind that comes and goes; whoever asks first gets its reflector, and has to start it.
-    pub(crate) fn dynamic<K: Kind>(&self) -> (Informer<K>, Option<DynamicReflector<K>>) {
+    pub(crate) fn dynamic<K: Kind>(&self) -> (Informer<K>, Option<DynamicReflector>) {
         let mut running = self.0.running.lock();
         let resource = ResourceRef::of::<K>();
-        if let Some(known) = running.kinds.get(&TypeId::of::<K>()).and_then(downcast) {
-            return (Informer { objects: known }, None);
+        if let Some(known) = running.kinds.get(&TypeId::of::<K>()) {
+            return (Informer::over(known.clone()), None);
         }
         // A gauge by its name would stay when the kind is gone; the log and an event tell of what is left out.
         let undecodable = self.undecodable(&resource, Gauge::default());
         let follower = Arc::new(Follower::new(resource.full_name()));
         let transform = self.0.transforms.lock().get(&resource).cloned();
-        let shared = Arc::new(Shared::<K>::new(undecodable, transform));
+        let shared = Arc::new(Shared::of::<K>(undecodable, transform));
         running.kinds.insert(TypeId::of::<K>(), shared.clone());
         running.follow(&resource, shared.clone());
         drop(running);
         let reflector = DynamicReflector { informers: self.clone(), shared: shared.clone(), follower };
-        (Informer { objects: shared }, Some(reflector))
+        (Informer::over(shared), Some(reflector))
     }
 }

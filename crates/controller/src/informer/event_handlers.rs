@@ -10,34 +10,32 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Change, Changes, Kind, Objects, key_of_object, revision_of};
+use super::changes::PendingChanges;
+use super::object::Object;
+use super::{Change, Objects, key_of_object, revision_of};
 
 /// Changes that are told before others may run.
 const CHANGES_AT_ONCE: usize = 32;
 
 /// What is called with every change. It must not wait for anything.
-pub(crate) type EventHandler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+pub(super) type EventHandler = Box<dyn Fn(&Change<dyn Object>) + Send + Sync>;
 
 /// See the module.
-pub(crate) struct EventHandlers<K> {
-    state: Mutex<State<K>>,
+#[derive(Default)]
+pub(crate) struct EventHandlers {
+    state: Mutex<State>,
     arrived: Notify,
 }
 
-struct State<K> {
-    added: Vec<EventHandler<K>>,
+#[derive(Default)]
+struct State {
+    added: Vec<EventHandler>,
     has_task: bool,
 }
 
-impl<K> Default for EventHandlers<K> {
-    fn default() -> Self {
-        Self { state: Mutex::new(State { added: Vec::new(), has_task: false }), arrived: Notify::new() }
-    }
-}
-
-impl<K> EventHandlers<K> {
+impl EventHandlers {
     /// Adds one more; says whether no task calls them yet.
-    pub(super) fn add(&self, handler: EventHandler<K>) -> bool {
+    pub(super) fn add(&self, handler: EventHandler) -> bool {
         let mut state = self.state.lock();
         state.added.push(handler);
         let is_first = !std::mem::replace(&mut state.has_task, true);
@@ -46,16 +44,16 @@ impl<K> EventHandlers<K> {
         is_first
     }
 
-    fn take_added(&self) -> Vec<EventHandler<K>> {
+    fn take_added(&self) -> Vec<EventHandler> {
         std::mem::take(&mut self.state.lock().added)
     }
 }
 
 /// Calls the event handlers of an informer for ever.
-pub(super) async fn distribute<K: Kind>(objects: Arc<dyn Objects<K>>) {
-    let mut changes = Changes::of(&objects);
+pub(super) async fn distribute(objects: Arc<dyn Objects>) {
+    let changes = PendingChanges::of(&*objects);
     let all = objects.event_handlers();
-    let mut handlers: Vec<EventHandler<K>> = Vec::new();
+    let mut handlers: Vec<EventHandler> = Vec::new();
     let mut news = Vec::new();
     loop {
         // While there is no handler, what has changed is told by what is there.
@@ -64,8 +62,7 @@ pub(super) async fn distribute<K: Kind>(objects: Arc<dyn Objects<K>>) {
         if !added.is_empty() {
             tell(&mut handlers, changes.take()).await;
             let there = objects.list().into_iter().map(|object| {
-                let meta = object.metadata();
-                let (key, revision) = (key_of_object(meta), revision_of(meta));
+                let (key, revision) = (key_of_object(object.meta()).into(), revision_of(object.meta()));
                 Change { key, old: None, new: Some(object), revision }
             });
             tell(&mut added, there.collect()).await;
@@ -80,13 +77,13 @@ pub(super) async fn distribute<K: Kind>(objects: Arc<dyn Objects<K>>) {
 }
 
 /// Whoever panics is told nothing more, and nobody else hears of it.
-async fn tell<K>(handlers: &mut Vec<EventHandler<K>>, changes: Vec<Change<K>>) {
+async fn tell(handlers: &mut Vec<EventHandler>, changes: Vec<Change<dyn Object>>) {
     for (number, change) in changes.into_iter().enumerate() {
         handlers.retain(|handler| {
             let heard = catch_unwind(AssertUnwindSafe(|| handler(&change)));
             if heard.is_err() {
                 tracing::error!(
-                    key = change.key,
+                    key = &*change.key,
                     "whoever was told of a change panicked, and is told no more"
                 );
             }
@@ -128,7 +125,7 @@ mod tests {
                 .send(format!("{name}: {}>{}", part(&change.old), part(&change.new)))
                 .expect("somebody asks");
         };
-        informer.add_event_handler(tasks, Box::new(handler));
+        informer.add_event_handler(tasks, handler);
     }
 
     async fn check(heard: &mut mpsc::UnboundedReceiver<String>, expect: &[&str]) {
@@ -140,18 +137,18 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_hears_what_is_there_and_then_with_all_others_what_changes() {
-        let shared = Arc::new(Shared::<Pod>::new(Undecodable::untold(), None));
-        let informer = Informer { objects: shared.clone() };
+        let shared = Arc::new(Shared::of::<Pod>(Undecodable::untold(), None));
+        let informer = Informer::over(shared.clone());
         let (sender, mut heard) = mpsc::unbounded_channel();
         let tasks = Tasks::new();
-        shared.replace(vec![pod("a", 2)], Vec::new(), 2);
+        shared.replace(vec![Arc::new(pod("a", 2))], Vec::new(), 2);
         join(&informer, &tasks, "first", &sender);
         check(&mut heard, &["first: 0>2"]).await;
-        shared.replace(vec![pod("a", 3)], Vec::new(), 3);
+        shared.replace(vec![Arc::new(pod("a", 3))], Vec::new(), 3);
         join(&informer, &tasks, "second", &sender);
         check(&mut heard, &["first: 2>3", "second: 0>3"]).await;
-        shared.replace(vec![pod("a", 4)], Vec::new(), 4);
-        shared.replace(vec![pod("a", 5)], Vec::new(), 5);
+        shared.replace(vec![Arc::new(pod("a", 4))], Vec::new(), 4);
+        shared.replace(vec![Arc::new(pod("a", 5))], Vec::new(), 5);
         check(&mut heard, &["first: 3>5", "second: 3>5"]).await;
         shared.replace(Vec::new(), Vec::new(), 6);
         check(&mut heard, &["first: 5>0", "second: 5>0"]).await;
@@ -159,14 +156,14 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_panics_keeps_nobody_from_hearing() {
-        let shared = Arc::new(Shared::<Pod>::new(Undecodable::untold(), None));
-        let informer = Informer { objects: shared.clone() };
+        let shared = Arc::new(Shared::of::<Pod>(Undecodable::untold(), None));
+        let informer = Informer::over(shared.clone());
         let (sender, mut heard) = mpsc::unbounded_channel();
         let tasks = Tasks::new();
-        informer.add_event_handler(&tasks, Box::new(|_| panic!("it is a bad day")));
+        informer.add_event_handler(&tasks, |_| panic!("it is a bad day"));
         join(&informer, &tasks, "other", &sender);
         for revision in [2, 3] {
-            shared.replace(vec![pod("a", revision)], Vec::new(), revision);
+            shared.replace(vec![Arc::new(pod("a", revision))], Vec::new(), revision);
             let expect = if revision == 2 { "other: 0>2" } else { "other: 2>3" };
             check(&mut heard, &[expect]).await;
         }

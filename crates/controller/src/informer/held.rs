@@ -85,11 +85,11 @@ impl Informers {
         // A gauge by its name would stay when the kind is gone; the log and an event tell of what is left out.
         let undecodable = self.undecodable(resource, Gauge::default());
         let follower = Arc::new(Follower::new(resource.full_name()));
-        let shared = Arc::new(Shared::<PartialObject>::new(undecodable, None));
+        let shared = Arc::new(Shared::of::<PartialObject>(undecodable, None));
         let sink = (shared.clone() as Arc<_>, follower);
         let reflector = Reflector::new(self.sender(), resource, &scope, Form::MetadataOnly, sink);
         let tasks = self.tasks().child();
         tasks.spawn("informer", Box::pin(reflector.run(self.random().clone())));
-        (Informer { objects: shared }, tasks)
+        (Informer::over(shared), tasks)
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::changes::{Change, PendingChanges};
 use super::decode::{self, Decode, Identity};
 use super::event_handlers::EventHandlers;
+use super::object::{Decoder, Object, decoder};
 use super::reflector::{Sink, SinkError, WatchStep};
 use super::transform::Transform;
 use super::undecodable::Undecodable;
@@ -23,23 +24,24 @@ use super::{
 };
 
 /// See the module.
-pub(super) struct Shared<K> {
-    state: RwLock<State<K>>,
+pub(super) struct Shared {
+    decoder: Decoder,
+    state: RwLock<State>,
     revisions: watch::Sender<u64>,
     undecodable: Undecodable,
     /// What of the objects is not kept.
     transform: Arc<Transform>,
-    event_handlers: EventHandlers<K>,
+    event_handlers: EventHandlers,
 }
 
-pub(super) struct State<K> {
-    pub(super) objects: BTreeMap<Arc<str>, Arc<K>>,
+pub(super) struct State {
+    pub(super) objects: BTreeMap<Arc<str>, Arc<dyn Object>>,
     /// The metadata of objects that cannot be decoded, as they are now.
     pub(super) undecoded: BTreeMap<Arc<str>, Arc<PartialObject>>,
     indexes: Indexes,
-    subscribers: Vec<Weak<PendingChanges<K>>>,
+    subscribers: Vec<Weak<PendingChanges>>,
     /// Of those who ask for metadata alone.
-    pub(super) metadata_subscribers: Vec<Weak<PendingChanges<PartialObject>>>,
+    pub(super) metadata_subscribers: Vec<Weak<PendingChanges>>,
 }
 
 /// Keys by what is asked for; each index is kept once somebody has asked.
@@ -57,8 +59,9 @@ pub(super) struct LeftOut {
     metadata: Option<Arc<PartialObject>>,
 }
 
-impl<K: Kind> Shared<K> {
-    pub(super) fn new(undecodable: Undecodable, transform: Option<Arc<Transform>>) -> Self {
+impl Shared {
+    /// Of objects of this kind, of which there are none yet.
+    pub(super) fn of<K: Kind>(undecodable: Undecodable, transform: Option<Arc<Transform>>) -> Self {
         let state = State {
             objects: BTreeMap::new(),
             undecoded: BTreeMap::new(),
@@ -69,6 +72,7 @@ impl<K: Kind> Shared<K> {
         let revisions = watch::Sender::new(0);
         let transform = transform.unwrap_or_else(|| Arc::new(Transform::default().and_managed_fields()));
         Self {
+            decoder: decoder::<K>(),
             state: RwLock::new(state),
             revisions,
             undecodable,
@@ -77,12 +81,12 @@ impl<K: Kind> Shared<K> {
         }
     }
 
-    pub(super) fn state(&self) -> RwLockReadGuard<'_, State<K>> {
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read()
     }
 
     /// The state with the index of owners.
-    pub(super) fn state_by_owner(&self) -> RwLockReadGuard<'_, State<K>> {
+    pub(super) fn state_by_owner(&self) -> RwLockReadGuard<'_, State> {
         if self.state.read().indexes.owned.is_none() {
             self.state.write().index_owned();
         }
@@ -90,27 +94,27 @@ impl<K: Kind> Shared<K> {
     }
 
     /// Subscribes `pending` to the metadata of what is there, and of what changes from then on.
-    pub(super) fn tell_of_metadata(&self, pending: &Arc<PendingChanges<PartialObject>>) {
+    pub(super) fn tell_of_metadata(&self, pending: &Arc<PendingChanges>) {
         let mut state = self.state.write();
         for (key, object) in state.metadata_in(None) {
             let revision = revision_of(&object.metadata);
-            pending.push(Change { key: key.to_string(), old: None, new: Some(object), revision });
+            pending.push(Change { key: key.clone(), old: None, new: Some(object), revision });
         }
         state.metadata_subscribers.push(Arc::downgrade(pending));
     }
 
     /// Makes `objects` the whole content, as of `revision`; of those that were left out, the last version that is known.
-    pub(super) fn replace(&self, objects: Vec<K>, left_out: Vec<LeftOut>, revision: u64) {
+    pub(super) fn replace(&self, objects: Vec<Arc<dyn Object>>, left_out: Vec<LeftOut>, revision: u64) {
         let mut state = self.state.write();
         let mut gone: BTreeSet<Arc<str>> =
             state.objects.keys().chain(state.undecoded.keys()).cloned().collect();
         for object in objects {
-            let key = key_of_object(object.metadata());
+            let key = key_of_object(object.meta());
             gone.remove(&*key);
-            let at = revision_of(object.metadata());
-            let known = state.objects.get(&*key).map(|known| revision_of(known.metadata()));
+            let at = revision_of(object.meta());
+            let known = state.objects.get(&*key).map(|known| revision_of(known.meta()));
             if known != Some(at) || state.undecoded.contains_key(&*key) {
-                state.set(&key, Some(Arc::new(object)), at);
+                state.set(&key, Some(object), at);
             }
         }
         for LeftOut { identity, metadata } in left_out {
@@ -124,11 +128,11 @@ impl<K: Kind> Shared<K> {
         self.revisions.send_replace(revision);
     }
 
-    fn change(&self, object: K) {
-        let key = key_of_object(object.metadata());
-        let revision = revision_of(object.metadata());
+    fn change(&self, object: Arc<dyn Object>) {
+        let key = key_of_object(object.meta());
+        let revision = revision_of(object.meta());
         self.undecodable.take_in(&key);
-        self.state.write().set(&key, Some(Arc::new(object)), revision);
+        self.state.write().set(&key, Some(object), revision);
         self.advance(revision);
     }
 
@@ -157,8 +161,8 @@ impl<K: Kind> Shared<K> {
     }
 }
 
-impl<K: Kind> State<K> {
-    fn set(&mut self, key: &str, new: Option<Arc<K>>, revision: u64) {
+impl State {
+    fn set(&mut self, key: &str, new: Option<Arc<dyn Object>>, revision: u64) {
         let known = self.objects.get_key_value(key).map(|(known, _)| known.clone());
         let kept = known.unwrap_or_else(|| key.into());
         let old = match &new {
@@ -168,15 +172,15 @@ impl<K: Kind> State<K> {
         let undecoded = self.undecoded.remove(key);
         if !self.metadata_subscribers.is_empty() {
             let before = undecoded.or_else(|| old.as_deref().map(partial));
-            self.push_metadata(key, before, new.as_deref().map(partial), revision);
+            self.push_metadata(&kept, before, new.as_deref().map(partial), revision);
         }
         if old.is_none() && new.is_none() {
             return;
         }
-        self.indexes.move_on(&kept, old.as_deref().map(K::metadata), new.as_deref().map(K::metadata));
+        self.indexes.move_on(&kept, old.as_deref().map(Object::meta), new.as_deref().map(Object::meta));
         self.subscribers.retain(|subscriber| {
             let Some(pending) = subscriber.upgrade() else { return false };
-            pending.push(Change { key: key.to_owned(), old: old.clone(), new: new.clone(), revision });
+            pending.push(Change { key: kept.clone(), old: old.clone(), new: new.clone(), revision });
             true
         });
     }
@@ -185,13 +189,13 @@ impl<K: Kind> State<K> {
     /// that was deleted: its dependents would go, its place would be given away. What is written by an old version is
     /// refused as a conflict. An earlier object of the same name is gone all the same.
     fn leave_out(&mut self, identity: &Identity, metadata: Option<Arc<PartialObject>>) {
-        let key = identity.key();
-        if self.objects.get(&*key).is_some_and(|known| !identity.is_of(known.metadata())) {
+        let key: Arc<str> = identity.key().into();
+        if self.objects.get(&*key).is_some_and(|known| !identity.is_of(known.meta())) {
             self.set(&key, None, identity.revision);
         }
         let before = self.metadata_of(&key);
         match &metadata {
-            Some(metadata) => drop(self.undecoded.insert(key.as_str().into(), metadata.clone())),
+            Some(metadata) => drop(self.undecoded.insert(key.clone(), metadata.clone())),
             None => drop(self.undecoded.remove(&*key)),
         }
         let now = metadata.or_else(|| self.metadata_of(&key));
@@ -200,7 +204,7 @@ impl<K: Kind> State<K> {
 
     fn push_metadata(
         &mut self,
-        key: &str,
+        key: &Arc<str>,
         old: Option<Arc<PartialObject>>,
         new: Option<Arc<PartialObject>>,
         revision: u64,
@@ -210,7 +214,8 @@ impl<K: Kind> State<K> {
         }
         self.metadata_subscribers.retain(|subscriber| {
             let Some(pending) = subscriber.upgrade() else { return false };
-            pending.push(Change { key: key.to_owned(), old: old.clone(), new: new.clone(), revision });
+            let [old, new] = [&old, &new].map(|object| object.clone().map(|object| object as _));
+            pending.push(Change { key: key.clone(), old, new, revision });
             true
         });
     }
@@ -237,7 +242,7 @@ impl<K: Kind> State<K> {
     fn index_owned(&mut self) {
         let mut owned = HashMap::<String, BTreeSet<Arc<str>>>::new();
         for (key, object) in &self.objects {
-            for uid in owner_uids(object.metadata()) {
+            for uid in owner_uids(object.meta()) {
                 owned.entry(uid.to_owned()).or_default().insert(key.clone());
             }
         }
@@ -245,7 +250,7 @@ impl<K: Kind> State<K> {
     }
 
     fn index_orphans(&mut self) {
-        let all = self.objects.iter().filter(|(_, object)| controller_uid(object.metadata()).is_none());
+        let all = self.objects.iter().filter(|(_, object)| controller_uid(object.meta()).is_none());
         self.indexes.orphans = Some(all.map(|(key, _)| key.clone()).collect());
     }
 }
@@ -280,20 +285,20 @@ impl Indexes {
     }
 }
 
-impl<K: Kind> Objects<K> for Shared<K> {
-    fn get(&self, key: &str) -> Option<Arc<K>> {
+impl Objects for Shared {
+    fn get(&self, key: &str) -> Option<Arc<dyn Object>> {
         self.state().objects.get(key).cloned()
     }
 
-    fn list(&self) -> Vec<Arc<K>> {
+    fn list(&self) -> Vec<Arc<dyn Object>> {
         self.state().objects.values().cloned().collect()
     }
 
-    fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+    fn in_namespace(&self, namespace: &str) -> Vec<Arc<dyn Object>> {
         in_namespace(&self.state().objects, Some(namespace)).map(|(_, object)| object.clone()).collect()
     }
 
-    fn orphans(&self, namespace: &str) -> Vec<Arc<K>> {
+    fn orphans(&self, namespace: &str) -> Vec<Arc<dyn Object>> {
         if self.state().indexes.orphans.is_none() {
             self.state.write().index_orphans();
         }
@@ -304,7 +309,7 @@ impl<K: Kind> Objects<K> for Shared<K> {
         keys.filter_map(|key| state.objects.get(key).cloned()).collect()
     }
 
-    fn dependents_of(&self, uid: &str) -> Vec<Arc<K>> {
+    fn dependents_of(&self, uid: &str) -> Vec<Arc<dyn Object>> {
         let state = self.state_by_owner();
         state.keys_owned_by(uid).filter_map(|key| state.objects.get(key).cloned()).collect()
     }
@@ -313,21 +318,21 @@ impl<K: Kind> Objects<K> for Shared<K> {
         self.state().objects.len()
     }
 
-    fn join(&self, pending: &Arc<PendingChanges<K>>) {
+    fn join(&self, pending: &Arc<PendingChanges>) {
         let mut state = self.state.write();
         for (key, object) in &state.objects {
-            let revision = revision_of(object.metadata());
-            pending.push(Change { key: key.to_string(), old: None, new: Some(object.clone()), revision });
+            let revision = revision_of(object.meta());
+            pending.push(Change { key: key.clone(), old: None, new: Some(object.clone()), revision });
         }
         state.subscribers.push(Arc::downgrade(pending));
     }
 
-    fn event_handlers(&self) -> &EventHandlers<K> {
+    fn event_handlers(&self) -> &EventHandlers {
         &self.event_handlers
     }
 }
 
-impl<K: Kind> Progress for Shared<K> {
+impl Progress for Shared {
     fn revisions(&self) -> watch::Receiver<u64> {
         self.revisions.subscribe()
     }
@@ -338,13 +343,13 @@ impl<K: Kind> Progress for Shared<K> {
 
     fn is_going(&self, key: &str, uid: Option<&str>) -> bool {
         Objects::get(self, key).is_none_or(|object| {
-            let meta = object.metadata();
+            let meta = object.meta();
             meta.deletion_timestamp.is_some() || (uid.is_some() && meta.uid.as_deref() != uid)
         })
     }
 }
 
-impl<K: Kind> Sink for Shared<K> {
+impl Sink for Shared {
     fn take_list(&self, body: &[u8]) -> Result<u64, SinkError> {
         #[derive(serde::Deserialize)]
         struct List<'a> {
@@ -358,7 +363,7 @@ impl<K: Kind> Sink for Shared<K> {
         let revision = revision.ok_or(SinkError::NoRevision)?;
         let (mut objects, mut left_out) = (Vec::new(), Vec::new());
         for item in list.items.into_iter().flatten() {
-            match K::decode(item.get(), &self.transform) {
+            match (self.decoder)(item.get(), &self.transform) {
                 Ok(object) => objects.push(object),
                 Err(cause) => {
                     let Some(found) = LeftOut::of(item.get(), &self.transform) else {
@@ -378,7 +383,7 @@ impl<K: Kind> Sink for Shared<K> {
     fn take_event(&self, line: &[u8]) -> Result<WatchStep, SinkError> {
         // Nearly every event is one of these, and is gone through once.
         if let Some(("ADDED" | "MODIFIED", object)) = decode::event(line)
-            && let Ok(object) = K::decode(object, &self.transform)
+            && let Ok(object) = (self.decoder)(object, &self.transform)
         {
             self.change(object);
             return Ok(WatchStep::Seen(self.revision()));
@@ -392,7 +397,7 @@ impl<K: Kind> Sink for Shared<K> {
         let event: Event<'_> = serde_json::from_slice(line)?;
         let object = event.object.get();
         match event.r#type {
-            "ADDED" | "MODIFIED" => match K::decode(object, &self.transform) {
+            "ADDED" | "MODIFIED" => match (self.decoder)(object, &self.transform) {
                 Ok(object) => self.change(object),
                 Err(cause) => match LeftOut::of(object, &self.transform) {
                     Some(found) => self.leave_out(found, &cause),
@@ -418,8 +423,8 @@ impl LeftOut {
     }
 }
 
-fn partial<K: Kind>(object: &K) -> Arc<PartialObject> {
-    Arc::new(PartialObject { metadata: object.metadata().clone() })
+fn partial(object: &dyn Object) -> Arc<PartialObject> {
+    Arc::new(PartialObject { metadata: object.meta().clone() })
 }
 
 fn owner_uids(meta: &ObjectMeta) -> impl Iterator<Item = &str> {
@@ -431,11 +436,11 @@ mod scripts;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::informer::Changes;
+    use crate::informer::{Changes, Informer};
     use k8s_openapi::api::core::v1::Pod;
 
-    fn shared() -> Arc<Shared<Pod>> {
-        Arc::new(Shared::new(Undecodable::untold(), None))
+    fn shared() -> Arc<Shared> {
+        Arc::new(Shared::of::<Pod>(Undecodable::untold(), None))
     }
 
     fn event(kind: &str, name: &str, revision: u64, owner: &str) -> String {
@@ -444,16 +449,16 @@ mod tests {
         )
     }
 
-    fn subscribe(shared: &Arc<Shared<Pod>>) -> Changes<Pod> {
-        Changes::of(&(shared.clone() as Arc<dyn Objects<Pod>>))
+    fn subscribe(shared: &Arc<Shared>) -> Changes<Pod> {
+        Informer::over(shared.clone()).subscribe()
     }
 
-    fn owned_by(shared: &Shared<Pod>, uid: &str) -> Vec<Arc<Pod>> {
+    fn owned_by(shared: &Shared, uid: &str) -> Vec<Arc<dyn Object>> {
         shared.dependents_of(uid)
     }
 
-    fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
-        pods.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect()
+    fn names(pods: &[Arc<dyn Object>]) -> Vec<&str> {
+        pods.iter().filter_map(|pod| pod.meta().name.as_deref()).collect()
     }
 
     #[tokio::test]
@@ -465,8 +470,12 @@ mod tests {
         {
             shared.take_event(line.as_bytes()).expect("a valid event");
         }
-        let seen: Vec<_> =
-            changes.next().await.into_iter().map(|c| (c.key, c.revision, c.old.is_some())).collect();
+        let seen: Vec<_> = changes
+            .next()
+            .await
+            .into_iter()
+            .map(|c| (c.key.to_string(), c.revision, c.old.is_some()))
+            .collect();
         assert_eq!(seen, [("n/a".into(), 3, false), ("n/b".into(), 4, false)]);
         assert!(owned_by(&shared, "o1").is_empty());
         assert_eq!(names(&owned_by(&shared, "o2")), ["a", "b"]);
@@ -516,7 +525,7 @@ mod tests {
             r#"{{"metadata":{{"resourceVersion":"4"}},"items":[{}]}}"#,
             pod.replace("\"a\"", "\"b\"")
         );
-        let known = |name: &str| shared.get(name).map(|pod| pod.metadata.managed_fields.clone());
+        let known = |name: &str| shared.get(name).map(|pod| pod.meta().managed_fields.clone());
         assert_eq!(known("a"), Some(None));
         shared.take_list(list.as_bytes()).expect("a valid list");
         assert_eq!((known("a"), known("b")), (None, Some(None)));
@@ -528,8 +537,8 @@ mod tests {
         )
     }
 
-    fn versions(shared: &Shared<Pod>) -> Vec<(String, u64)> {
-        shared.list().iter().map(|pod| (key_of_object(&pod.metadata), revision_of(&pod.metadata))).collect()
+    fn versions(shared: &Shared) -> Vec<(String, u64)> {
+        shared.list().iter().map(|pod| (key_of_object(pod.meta()), revision_of(pod.meta()))).collect()
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use super::{Left, left, tokens};
 pub const CONTROLLER: Controller = Controller {
     name: "token-cleaner-controller",
     queue: "token_cleaner",
-    sources: |_| vec![Source::scoped::<Secret>(tokens(), |change, _| vec![change.key.clone()])],
+    sources: |_| vec![Source::scoped::<Secret>(tokens(), |change, _| vec![change.key.to_string()])],
     reconcile: |informers, key, now| {
         let secret = informers.scoped::<Secret>(tokens()).get(key);
         secret.map_or_else(Plan::nothing, |secret| plan(&secret, now))

@@ -28,7 +28,7 @@ pub const CONTROLLER: Controller = Controller {
 
 fn targets(change: &Change<Pod>, _: &Informers) -> Vec<String> {
     let is_target = change.new.as_deref().and_then(target).is_some();
-    is_target.then(|| change.key.clone()).into_iter().collect()
+    is_target.then(|| change.key.to_string()).into_iter().collect()
 }
 
 /// The condition of a Pod that somebody else than its kubelet says is about to go, and that nobody has deleted.

@@ -23,7 +23,7 @@ pub const CONTROLLER: Controller = Controller {
 /// A Pod with the finalizer wakes itself if there is nobody to count it.
 fn orphan(change: &Change<Pod>, informers: &Informers) -> Vec<String> {
     let is_orphan = change.new.as_deref().is_some_and(|pod| is_orphan(informers, pod));
-    if is_orphan { vec![change.key.clone()] } else { Vec::new() }
+    if is_orphan { vec![change.key.to_string()] } else { Vec::new() }
 }
 
 /// A Job that is gone or over wakes the Pods that it leaves.

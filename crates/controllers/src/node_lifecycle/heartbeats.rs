@@ -30,7 +30,7 @@ impl Heartbeats {
     /// Notes a status that was reported; forgets a node that goes.
     pub(super) fn node(&self, change: &Change<Node>, now: Instant) {
         if change.new.is_none() {
-            self.0.lock().remove(&change.key);
+            self.0.lock().remove(&*change.key);
             return;
         }
         let reported =

@@ -247,7 +247,7 @@ fn attached_or_wanted(node: &str, informers: &Informers) -> Vec<String> {
 
 fn volumes_of_driver(change: &Change<CSIDriver>, informers: &Informers) -> Vec<String> {
     let volumes = informers.informer::<PersistentVolume>().list();
-    let is_of = |volume: &PersistentVolume| csi(volume).is_some_and(|source| source.driver == change.key);
+    let is_of = |volume: &PersistentVolume| csi(volume).is_some_and(|source| source.driver == *change.key);
     let of = |volume: &&Arc<PersistentVolume>| is_of(&migration::translated(volume));
     let mut keys: Vec<String> =
         volumes.iter().filter(of).map(|volume| name(&volume.metadata).to_owned()).collect();

@@ -66,13 +66,13 @@ fn volume_snapshot(informers: &Informers, key: &str) -> Option<VolumeSnapshot> {
 
 /// A volume wakes itself, the claim that it is for, and if it is free, those that wait for one.
 fn volume_and_claims(change: &Change<PersistentVolume>, informers: &Informers) -> Vec<String> {
-    let mut keys = vec![change.key.clone()];
+    let mut keys = vec![change.key.to_string()];
     keys.extend([change.old.as_deref(), change.new.as_deref()].into_iter().flatten().filter_map(claim_key));
     let claims = informers.informer::<PersistentVolumeClaim>().list();
     let is_free = change.new.as_ref().is_some_and(|volume| controller::volume::claim_ref(volume).is_none());
     let concerns = |claim: &&Arc<PersistentVolumeClaim>| {
         let name = volume_name(claim);
-        name == change.key || (is_free && name.is_empty())
+        *name == *change.key || (is_free && name.is_empty())
     };
     keys.extend(claims.iter().filter(concerns).map(|claim| key(&claim.metadata)));
     keys.sort();
@@ -84,7 +84,7 @@ fn claims_of_class(change: &Change<StorageClass>, informers: &Informers) -> Vec<
     let claims = informers.informer::<PersistentVolumeClaim>().list();
     let concerns = |claim: &&Arc<PersistentVolumeClaim>| {
         let class = claim_class(claim);
-        volume_name(claim).is_empty() && class.is_none_or(|class| class == change.key)
+        volume_name(claim).is_empty() && class.is_none_or(|class| *class == *change.key)
     };
     claims.iter().filter(concerns).map(|claim| key(&claim.metadata)).collect()
 }

@@ -21,7 +21,7 @@ pub const CONTROLLER: Controller = Controller {
         vec![
             Source::of::<Pod>(|change, _| {
                 let has = change.new.as_ref().is_some_and(|pod| ephemeral(pod).next().is_some());
-                if has { vec![change.key.clone()] } else { Vec::new() }
+                if has { vec![change.key.to_string()] } else { Vec::new() }
             }),
             Source::of::<PersistentVolumeClaim>(pod_of_gone_claim),
         ]

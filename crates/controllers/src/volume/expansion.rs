@@ -30,7 +30,7 @@ pub const CONTROLLER: Controller = Controller {
 fn grown(change: &Change<PersistentVolumeClaim>, _: &Informers) -> Vec<String> {
     let both = change.old.as_deref().zip(change.new.as_deref());
     if both.is_some_and(|(old, new)| requested(new) > requested(old)) {
-        vec![change.key.clone()]
+        vec![change.key.to_string()]
     } else {
         Vec::new()
     }

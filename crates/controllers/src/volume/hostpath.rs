@@ -60,7 +60,7 @@ pub const CONTROLLER: Controller = Controller {
                 claims_where(informers, |claim| controller::volume::claim_class(claim) == Some(&change.key))
             }),
             Source::of::<VolumeAttributesClass>(|change, informers| {
-                claims_where(informers, |claim| wanted_attributes(claim) == change.key)
+                claims_where(informers, |claim| wanted_attributes(claim) == &*change.key)
             }),
         ]
     },
@@ -155,7 +155,7 @@ fn claims_where(informers: &Informers, holds: impl Fn(&PersistentVolumeClaim) ->
 
 /// A claim's change wakes it, what it is a copy of, and what is to be a copy of it.
 fn claim_and_relatives(change: &Change<PersistentVolumeClaim>, informers: &Informers) -> Vec<String> {
-    let mut keys = vec![change.key.clone()];
+    let mut keys = vec![change.key.to_string()];
     let Some(claim) = change.new.as_ref().or(change.old.as_ref()) else { return keys };
     let space = namespace(&claim.metadata);
     keys.extend(provision::original(claim).map(|name| format!("{space}/{name}")));
@@ -169,7 +169,7 @@ fn claim_and_relatives(change: &Change<PersistentVolumeClaim>, informers: &Infor
 
 fn volume_and_claim(change: &Change<PersistentVolume>, _: &Informers) -> Vec<String> {
     let Some(volume) = change.new.as_ref().filter(|volume| is_ours(volume)) else { return Vec::new() };
-    std::iter::once(change.key.clone()).chain(claim_key(volume)).collect()
+    std::iter::once(change.key.to_string()).chain(claim_key(volume)).collect()
 }
 
 /// Claims and volumes that a Node may help, when it comes or goes.

@@ -257,7 +257,7 @@ pub(crate) fn conflicts(informers: &Informers) -> Vec<(Labels, f64)> {
 }
 
 fn pod_that_mounts(change: &Change<MountingPod>, _: &Informers) -> Vec<String> {
-    if is_news(change) { vec![change.key.clone()] } else { Vec::new() }
+    if is_news(change) { vec![change.key.to_string()] } else { Vec::new() }
 }
 
 /// Whether what counts of a Pod has changed: it came, went or ended, or mounts more.

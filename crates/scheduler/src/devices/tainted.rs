@@ -13,7 +13,7 @@ const TOLERATES_SOFT: &str = "{operator: Exists, key: k, effect: NoSchedule}";
 const TOLERATES_HARD: &str = "{operator: Equal, key: k, value: w, effect: NoExecute}";
 
 fn changed<K>(key: &str, old: Option<K>, new: Option<K>) -> Change<K> {
-    Change { key: key.to_owned(), old: old.map(Arc::new), new: new.map(Arc::new), revision: 1 }
+    Change { key: key.into(), old: old.map(Arc::new), new: new.map(Arc::new), revision: 1 }
 }
 
 /// A slice of devices with these taints.

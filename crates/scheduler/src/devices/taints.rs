@@ -45,9 +45,9 @@ impl Taints {
         match &change.new {
             Some(rule) => {
                 let made = Rule { rule: rule.clone(), taint: taint_of(rule) };
-                rules.insert(change.key.clone(), made);
+                rules.insert(change.key.to_string(), made);
             }
-            None => drop(rules.remove(&change.key)),
+            None => drop(rules.remove(&*change.key)),
         }
     }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::transform::parse;
 
 fn added<K>(key: &str, object: K) -> Change<K> {
-    Change { key: key.to_owned(), old: None, new: Some(Arc::new(object)), revision: 1 }
+    Change { key: key.into(), old: None, new: Some(Arc::new(object)), revision: 1 }
 }
 
 /// A slice of `node` with these devices; more fields of its pool may stand in `pool`.

@@ -12,7 +12,7 @@ const NODE: &str = "nodeName: one";
 const NONE: &str = "cannot allocate all claims";
 
 fn added<K>(key: String, object: K) -> Change<K> {
-    Change { key, old: None, new: Some(Arc::new(object)), revision: 1 }
+    Change { key: key.into(), old: None, new: Some(Arc::new(object)), revision: 1 }
 }
 
 /// A slice: where, of which pool, generation and number of slices, driver, and its devices.

@@ -131,7 +131,7 @@ impl Scheduler {
             self.leaves(&pod);
         }
         let Some(node) = node_name(&pod) else {
-            self.wants_node(change.key, old.as_ref(), pod, change.revision);
+            self.wants_node(change.key.to_string(), old.as_ref(), pod, change.revision);
             return events;
         };
         events.extend(self.forget(&change.key));

@@ -45,7 +45,7 @@ fn other<K: controller::Kind>(
 fn claims(changes: Vec<Change<PersistentVolumeClaim>>) -> StorageChange {
     Box::new(move |storage| {
         let events = changes.iter().map(|change| Event::Claim(change.into())).collect();
-        let claims = changes.iter().map(|change| change.key.clone()).collect();
+        let claims = changes.iter().map(|change| change.key.to_string()).collect();
         apply(&mut storage.claims, changes);
         News { events, claims }
     })

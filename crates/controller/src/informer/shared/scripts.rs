@@ -7,7 +7,7 @@ use expect_test::expect_file;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::*;
-use crate::informer::Changes;
+use crate::informer::Informer;
 use crate::table;
 
 fn object(text: &str) -> String {
@@ -35,8 +35,9 @@ fn told(pod: &Option<Arc<Pod>>) -> String {
 }
 
 fn run(script: &str) -> String {
-    let shared = Arc::new(Shared::<Pod>::new(Undecodable::untold(), None));
-    let changes = Changes::of(&(shared.clone() as Arc<dyn Objects<Pod>>));
+    let shared = Arc::new(Shared::of::<Pod>(Undecodable::untold(), None));
+    let pods = Informer::<Pod>::over(shared.clone());
+    let changes = pods.subscribe();
     let mut out = Vec::new();
     for word in script.split(' ') {
         let (deed, rest) = word.split_at(1);
@@ -71,8 +72,8 @@ fn run(script: &str) -> String {
         }
     }
     let all = |pods: Vec<Arc<Pod>>| -> Vec<String> { pods.into_iter().map(|pod| told(&Some(pod))).collect() };
-    out.push(format!("{} at {}", all(shared.list()).join(" "), shared.revision()).trim().to_owned());
-    let owned = all(shared.dependents_of("o"));
+    out.push(format!("{} at {}", all(pods.list()).join(" "), pods.revision()).trim().to_owned());
+    let owned = all(pods.dependents_of("o"));
     if !owned.is_empty() {
         out.push(format!("owned {}", owned.join(" ")));
     }

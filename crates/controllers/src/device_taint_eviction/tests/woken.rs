@@ -46,7 +46,7 @@ where
     K: serde::de::DeserializeOwned + 'static,
 {
     let read = |yaml: &str| Arc::new(parse::<K>(yaml));
-    Change { key: "it".to_owned(), old: old.map(read), new: new.map(read), revision: 8 }
+    Change { key: "it".into(), old: old.map(read), new: new.map(read), revision: 8 }
 }
 
 /// A claim that Pods have, with a device of pool `w`.

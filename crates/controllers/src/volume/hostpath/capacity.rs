@@ -35,7 +35,7 @@ pub const CONTROLLER: Controller = Controller {
             Source::of::<CSIStorageCapacity>(node_of_capacity),
             Source::of::<Node>(|change, _| match change.new {
                 Some(_) => Vec::new(),
-                None => vec![change.key.clone()],
+                None => vec![change.key.to_string()],
             }),
         ]
     },
@@ -53,7 +53,7 @@ fn free_bytes(node: &CSINode) -> Option<i64> {
 
 fn nodes_with_capacity(change: &Change<CSINode>, _: &Informers) -> Vec<String> {
     let free_bytes = |node: &Option<Arc<CSINode>>| node.as_deref().and_then(free_bytes);
-    if free_bytes(&change.old) == free_bytes(&change.new) { Vec::new() } else { vec![change.key.clone()] }
+    if free_bytes(&change.old) == free_bytes(&change.new) { Vec::new() } else { vec![change.key.to_string()] }
 }
 
 fn every_node(_: &Change<StorageClass>, informers: &Informers) -> Vec<String> {

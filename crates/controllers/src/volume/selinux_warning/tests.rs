@@ -337,7 +337,7 @@ fn only_what_is_news_wakes_a_pod() {
         ("it mounts nothing", None, pod(bare), false),
         ("another one came", pod(&running), pod(&running.replace("uid: pod1", "uid: pod2")), true),
     ] {
-        let change = Change { key: "ns1/pod1".to_owned(), old, new, revision: 1 };
+        let change = Change { key: "ns1/pod1".into(), old, new, revision: 1 };
         assert_eq!(is_news(&change), expect, "{what}");
     }
 }
@@ -356,7 +356,7 @@ fn claims_and_volumes_wake_pods_once_they_are_bound() {
         ("it names a volume", None, claim(("phase: Bound", "")), false),
         ("it went", claim(same), None, false),
     ] {
-        let change = Change { key: "ns1/pvc1".to_owned(), old, new, revision: 1 };
+        let change = Change { key: "ns1/pvc1".into(), old, new, revision: 1 };
         assert_eq!(is_newly_bound(&change), expect, "{what}");
     }
     let volume = |edit: (&str, &str)| list(&bound.volumes.replace(edit.0, edit.1)).pop();
@@ -369,7 +369,7 @@ fn claims_and_volumes_wake_pods_once_they_are_bound() {
         ("it is free", volume(same), volume(("claimRef", "other")), None),
         ("it went", volume(same), None, None),
     ] {
-        let change = Change { key: "pv1".to_owned(), old, new, revision: 1 };
+        let change = Change { key: "pv1".into(), old, new, revision: 1 };
         assert_eq!(newly_bound_to(&change).as_deref(), expect, "{what}");
     }
 }
