@@ -13,6 +13,7 @@ mod dynamic;
 mod event_handlers;
 mod gauges;
 mod held;
+mod json;
 mod kinds;
 mod metadata;
 mod object;

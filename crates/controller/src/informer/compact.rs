@@ -4,219 +4,226 @@
 //! is one. Most lists of a Pod have one item, of hundreds of bytes: half of the memory of a Pod would be such room. Here
 //! each list says that it has one item; vectors begin with room for it, and grow as ever if there are more. What nobody reads
 //! (`transform.rs`) is passed over.
+//!
+//! Hundreds of types are decoded: what is written here for a visitor is compiled for each of them, so it is short.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, IgnoredAny, IntoDeserializer,
-    MapAccess, SeqAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor,
 };
-use serde_json::value::RawValue;
+use serde::forward_to_deserialize_any;
+use serde_json::Error;
 
+use super::json::{Reader, Token};
 use super::transform::Transform;
 
 /// Decodes JSON, without what nobody reads.
 ///
 /// # Errors
-/// Those of `serde_json`.
-pub(super) fn decode<T: DeserializeOwned>(
-    text: &str,
-    transform: Option<&Transform>,
-) -> Result<T, serde_json::Error> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    let value = T::deserialize(Compact { inner: &mut json, transform })?;
-    json.end()?;
+/// What is no JSON, and what the type does not take.
+pub(super) fn decode<T: DeserializeOwned>(text: &str, transform: Option<&Transform>) -> Result<T, Error> {
+    let mut reader = Reader::new(text);
+    let value = T::deserialize(Compact { reader: &mut reader, transform });
+    let value = value.map_err(|error| reader.placed(error))?;
+    reader.end()?;
     Ok(value)
 }
 
-/// A deserializer, or what it hands on, whose lists say that they have one item; without what nobody reads.
-struct Compact<'u, T> {
-    inner: T,
-    transform: Option<&'u Transform>,
+/// The value that begins where the reader is, without what nobody reads.
+struct Compact<'r, 'de> {
+    reader: &'r mut Reader<'de>,
+    transform: Option<&'r Transform>,
+}
+
+/// The items of a list.
+struct Items<'r, 'de> {
+    reader: &'r mut Reader<'de>,
+    transform: Option<&'r Transform>,
+    is_first: bool,
 }
 
 /// The fields of an object.
-struct Fields<'u, A> {
-    inner: A,
-    transform: Option<&'u Transform>,
+struct Fields<'r, 'de> {
+    reader: &'r mut Reader<'de>,
+    transform: Option<&'r Transform>,
     /// Of the field whose name was read last.
-    of_field: Option<&'u Transform>,
+    of_field: Option<&'r Transform>,
+    is_first: bool,
 }
 
-/// Methods of a deserializer that hand a visitor on.
+impl<'de> Compact<'_, 'de> {
+    fn list<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.reader.open()?;
+        let mut items = Items { reader: self.reader, transform: self.transform, is_first: true };
+        let value = visitor.visit_seq(&mut items)?;
+        items.reader.close(b']')?;
+        Ok(value)
+    }
+
+    fn object<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.reader.open()?;
+        let mut fields =
+            Fields { reader: self.reader, transform: self.transform, of_field: None, is_first: true };
+        let value = visitor.visit_map(&mut fields)?;
+        fields.reader.close(b'}')?;
+        Ok(value)
+    }
+
+    fn number<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let number = self.reader.number()?;
+        match (number.as_u64(), number.as_i64()) {
+            (Some(number), _) => visitor.visit_u64(number),
+            (None, Some(number)) => visitor.visit_i64(number),
+            (None, None) => visitor.visit_f64(number.as_f64().unwrap_or_default()),
+        }
+    }
+
+    fn string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.reader.string()? {
+            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
+        }
+    }
+}
+
+/// Methods that take a value of one kind and no other.
 macro_rules! deserialize {
-    ($($method:ident($($argument:ident: $type:ty),*))*) => {$(
-        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, D::Error> {
-            self.inner.$method($($argument,)* Compact { inner: visitor, transform: self.transform })
-        }
-    )*};
-}
-
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Compact<'_, D> {
-    type Error = D::Error;
-
-    deserialize! {
-        deserialize_any() deserialize_bool()
-        deserialize_i8() deserialize_i16() deserialize_i32() deserialize_i64() deserialize_i128()
-        deserialize_u8() deserialize_u16() deserialize_u32() deserialize_u64() deserialize_u128()
-        deserialize_f32() deserialize_f64() deserialize_char() deserialize_str() deserialize_string()
-        deserialize_bytes() deserialize_byte_buf() deserialize_option() deserialize_unit()
-        deserialize_unit_struct(name: &'static str)
-        deserialize_newtype_struct(name: &'static str)
-        deserialize_seq() deserialize_tuple(len: usize)
-        deserialize_tuple_struct(name: &'static str, len: usize)
-        deserialize_map()
-        deserialize_struct(name: &'static str, fields: &'static [&'static str])
-        deserialize_enum(name: &'static str, variants: &'static [&'static str])
-        deserialize_identifier() deserialize_ignored_any()
-    }
-
-    fn is_human_readable(&self) -> bool {
-        self.inner.is_human_readable()
-    }
-}
-
-/// Methods of a visitor that take a value.
-macro_rules! visit {
-    ($($method:ident($type:ty))*) => {$(
-        fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
-            self.inner.$method(value)
-        }
-    )*};
-}
-
-impl<'de, V: Visitor<'de>> Visitor<'de> for Compact<'_, V> {
-    type Value = V::Value;
-
-    visit! {
-        visit_bool(bool)
-        visit_i8(i8) visit_i16(i16) visit_i32(i32) visit_i64(i64) visit_i128(i128)
-        visit_u8(u8) visit_u16(u16) visit_u32(u32) visit_u64(u64) visit_u128(u128)
-        visit_f32(f32) visit_f64(f64) visit_char(char)
-        visit_str(&str) visit_borrowed_str(&'de str) visit_string(String)
-        visit_bytes(&[u8]) visit_borrowed_bytes(&'de [u8]) visit_byte_buf(Vec<u8>)
-    }
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.expecting(f)
-    }
-
-    fn visit_none<E: Error>(self) -> Result<V::Value, E> {
-        self.inner.visit_none()
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
-        self.inner.visit_unit()
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_some(Compact { inner: value, transform: self.transform })
-    }
-
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, value: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_newtype_struct(Compact { inner: value, transform: self.transform })
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_seq(Compact { inner: items, transform: self.transform })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_map(Fields { inner: fields, transform: self.transform, of_field: None })
-    }
-
-    fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_enum(variant)
-    }
-}
-
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Compact<'_, A> {
-    type Error = A::Error;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        let Some(transform) = self.transform.filter(|transform| transform.chooses()) else {
-            return self.inner.next_element_seed(Compact { inner: seed, transform: self.transform });
-        };
-        while let Some(item) = self.inner.next_element::<&RawValue>()? {
-            if transform.keeps(item.get()) {
-                let kept = seed.deserialize(Compact { inner: item, transform: self.transform });
-                return kept.map(Some).map_err(A::Error::custom);
+    ($($token:ident: $with:ident => $($method:ident($($argument:ident: $type:ty),*))*;)*) => {$($(
+        fn $method<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, Error> {
+            match self.reader.token()? {
+                Token::$token => self.$with(visitor),
+                _ => Err(self.reader.unexpected(&visitor)),
             }
         }
-        Ok(None)
+    )*)*};
+}
+
+impl<'de> Deserializer<'de> for Compact<'_, 'de> {
+    type Error = Error;
+
+    deserialize! {
+        Number: number => deserialize_i8() deserialize_i16() deserialize_i32() deserialize_i64() deserialize_u8()
+            deserialize_u16() deserialize_u32() deserialize_u64() deserialize_f32() deserialize_f64();
+        String: string => deserialize_str() deserialize_string() deserialize_identifier();
+        List: list => deserialize_seq();
+        Object: object => deserialize_map()
+            deserialize_struct(_name: &'static str, _fields: &'static [&'static str]);
+    }
+
+    forward_to_deserialize_any! {
+        bool i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.reader.token()? {
+            Token::Null => self.reader.word("null").and_then(|()| visitor.visit_unit()),
+            Token::True => self.reader.word("true").and_then(|()| visitor.visit_bool(true)),
+            Token::False => self.reader.word("false").and_then(|()| visitor.visit_bool(false)),
+            Token::Number => self.number(visitor),
+            Token::String => self.string(visitor),
+            Token::List => self.list(visitor),
+            Token::Object => self.object(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.reader.token()? {
+            Token::Null => self.reader.word("null").and_then(|()| visitor.visit_none()),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.reader.token()?;
+        serde_json::Deserializer::from_str(self.reader.skip()?).deserialize_enum(name, variants, visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.reader.token()?;
+        self.reader.skip()?;
+        visitor.visit_unit()
+    }
+}
+
+impl Items<'_, '_> {
+    /// Whether the reader stands before an item that is kept.
+    fn find(&mut self) -> Result<bool, Error> {
+        let choosing = self.transform.filter(|transform| transform.chooses());
+        while self.reader.has_more(b']', std::mem::take(&mut self.is_first))? {
+            let Some(transform) = choosing else { return Ok(true) };
+            self.reader.token()?;
+            let item = self.reader.skip()?;
+            if transform.keeps(item) {
+                self.reader.back(item);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        if !self.find()? {
+            return Ok(None);
+        }
+        seed.deserialize(Compact { reader: self.reader, transform: self.transform }).map(Some)
     }
 
     fn size_hint(&self) -> Option<usize> {
         // Of a list that is chosen from perhaps nothing is kept.
-        let least = usize::from(!self.transform.is_some_and(Transform::chooses));
-        self.inner.size_hint().or(Some(least))
+        Some(usize::from(!self.transform.is_some_and(Transform::chooses)))
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
-    type Error = A::Error;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        let Some(transform) = self.transform else {
-            return self.inner.next_key_seed(Compact { inner: seed, transform: None });
-        };
-        while let Some(name) = self.inner.next_key_seed(Name)? {
-            self.of_field = transform.of(&name);
+impl<'de> Fields<'_, 'de> {
+    /// The name of the next field that is kept.
+    fn next(&mut self) -> Result<Option<Cow<'de, str>>, Error> {
+        while self.reader.has_more(b'}', std::mem::take(&mut self.is_first))? {
+            let name = self.reader.name()?;
+            self.of_field = self.transform.and_then(|transform| transform.of(&name));
             if !self.of_field.is_some_and(Transform::is_all) {
-                return seed.deserialize(name.into_deserializer()).map(Some);
+                return Ok(Some(name));
             }
-            self.inner.next_value::<IgnoredAny>()?;
+            self.reader.skip()?;
         }
         Ok(None)
     }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.inner.next_value_seed(Compact { inner: seed, transform: self.of_field })
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        self.inner.size_hint()
-    }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Compact<'_, S> {
-    type Value = S::Value;
+impl<'de> MapAccess<'de> for Fields<'_, 'de> {
+    type Error = Error;
 
-    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(Compact { inner: value, transform: self.transform })
-    }
-}
-
-/// The name of a field.
-struct Name;
-
-impl<'de> DeserializeSeed<'de> for Name {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<Cow<'de, str>, D::Error> {
-        name.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Name {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+        let Some(name) = self.next()? else { return Ok(None) };
+        seed.deserialize(name.into_deserializer()).map(Some)
     }
 
-    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Borrowed(name))
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Owned(name.to_owned()))
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        seed.deserialize(Compact { reader: self.reader, transform: self.of_field })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use super::*;
     use k8s_openapi::api::core::v1::{Pod, Service};
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
@@ -248,14 +255,27 @@ mod tests {
         Transform::without(paths.iter().map(|path| ("", *path)))
     }
 
+    /// What is said of a value, without the place.
+    fn cause(error: &Error) -> String {
+        let said = error.to_string();
+        said.rsplit_once(" at line ").map_or(said.clone(), |(cause, _)| cause.to_owned())
+    }
+
+    /// What is no JSON is refused as by `serde_json`, if not in the same words.
     fn check<T: DeserializeOwned + PartialEq + fmt::Debug>(text: &str) {
-        let (compact, plain) = (decode::<T>(text, None), serde_json::from_str::<T>(text));
-        let told = |error: serde_json::Error| error.to_string();
-        let plain = plain.map_err(told);
-        assert_eq!(compact.map_err(told).as_ref(), plain.as_ref(), "{text}");
+        let plain = serde_json::from_str::<T>(text);
         // Where something is left out that is not there, all is there.
         let some = transform(&["spec.nothing", "spec.containers.nothing", "nothing[a]"]);
-        assert_eq!(decode::<T>(text, Some(&some)).map_err(told).as_ref(), plain.as_ref(), "{text}");
+        for transform in [None, Some(&some)] {
+            match (decode::<T>(text, transform), &plain) {
+                (Ok(compact), Ok(plain)) => assert_eq!(compact, *plain, "{text}"),
+                (Err(compact), Err(plain)) if plain.is_data() => {
+                    assert_eq!(cause(&compact), cause(plain), "{text}")
+                }
+                (Err(compact), Err(_)) => assert!(compact.line() > 0, "{compact}: {text}"),
+                (compact, plain) => panic!("{compact:?}, and not {plain:?}: {text}"),
+            }
+        }
     }
 
     #[test]
@@ -282,6 +302,101 @@ mod tests {
             r#"{"items":[{"type":"string"}],"additionalProperties":false,"example":[[]]}"#,
         ] {
             check::<JSONSchemaProps>(text);
+        }
+    }
+
+    /// Each byte of a good text becomes another, is missing, or is the last: upstream's clients read what is good, and nothing else.
+    #[test]
+    fn a_broken_text_is_refused_wherever_it_is_broken() {
+        let good = r#"{"metadata":{"name":"a\"é\u00e9\ud83d\ude00","labels":{"x":"y"},"generation":-12,"finalizers":["f", "g"]},
+            "spec" : {"containers":[{"name":"c","tty":true,"ports":[{"containerPort":8080}]}],"hostPID":false,"hostIPC":null,
+            "terminationGracePeriodSeconds":0,"overhead":{}},"more":[1.5e3,{"a":[]}]}"#;
+        check::<Pod>(good);
+        let others = b"\"\\{}[],:0-.n \x01";
+        for at in 0..good.len() {
+            let (before, after) = good.as_bytes().split_at(at);
+            let changed = others.iter().map(|other| [before, &[*other], &after[1..]].concat());
+            let broken = changed.chain([before.to_vec(), [before, &after[1..]].concat()]);
+            for text in broken.filter_map(|bytes| String::from_utf8(bytes).ok()) {
+                check::<Pod>(&text);
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_strings_and_depths_are_those_of_serde_json() {
+        use serde_json::Value;
+        for number in
+            "0 -0 00 01 1. .5 1.5 -1 +1 1e2 1E+2 1e 9007199254740993 18446744073709551615 18446744073709551616 -9223372036854775808 \
+             -9223372036854775809 1e400 - -a 0x1 NaN Infinity".split(' ')
+        {
+            check::<Value>(number);
+            check::<Vec<Option<i32>>>(&format!("[{number}]"));
+            check::<std::collections::BTreeMap<String, f64>>(&format!("{{\"a\":{number}}}"));
+        }
+        for string in [
+            r#""""#,
+            r#""\\""#,
+            r#""\"#,
+            r#""\\\""#,
+            r#""\x""#,
+            r#""\u12""#,
+            r#""\ud800""#,
+            "\"\t\"",
+            "\"é\"",
+            "'a'",
+            "\"",
+        ] {
+            check::<Value>(string);
+            check::<Option<String>>(string);
+            check::<Value>(&format!("{{{string}:1}}"));
+        }
+        for depth in [126, 127, 128, 10_000] {
+            check::<Value>(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
+            check::<Value>(&"{\"a\":".repeat(depth));
+        }
+        for text in [
+            "",
+            " ",
+            " null ",
+            "nul",
+            "nulll",
+            "true",
+            "tru",
+            "[1,]",
+            "[,]",
+            "[1 2]",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{\"a\" 1}",
+            "[]x",
+            "\u{feff}{}",
+        ] {
+            check::<Value>(text);
+            check::<Option<bool>>(text);
+        }
+    }
+
+    #[test]
+    fn variants_are_read_as_ever() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        enum Either {
+            Neither,
+            This(Vec<u8>),
+            That { a: u8 },
+        }
+        for text in [
+            r#" "Neither""#,
+            r#"{"This":[1]}"#,
+            r#"{"That":{"a":1}}"#,
+            r#""This""#,
+            r#""Other""#,
+            "7",
+            "{}",
+            r#"["Neither"]"#,
+        ] {
+            check::<Either>(text);
+            check::<Vec<Option<Either>>>(&format!("[{text}, null]"));
         }
     }
 
