@@ -18,6 +18,28 @@ fn main() {
     if packs_relocations() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+    if folds_functions() {
+        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+    }
+}
+
+/// Whether functions of the same code can be kept once: what is linked with the toolchain's own LLD, as rustup's is on this target.
+/// Who names another linker has one that may not know the flag.
+fn folds_functions() -> bool {
+    let of = |name: &str| std::env::var(name).unwrap_or_default();
+    let target = "x86_64-unknown-linux-gnu";
+    let is_chosen = !of("RUSTC_LINKER").is_empty() || of("CARGO_ENCODED_RUSTFLAGS").contains("link");
+    let own = Path::new("lib/rustlib").join(target).join("bin/gcc-ld/ld.lld");
+    of("TARGET") == target
+        && of("PROFILE") == "release"
+        && !is_chosen
+        && sysroot().is_some_and(|root| root.join(own).exists())
+}
+
+/// The folder of the toolchain.
+fn sysroot() -> Option<PathBuf> {
+    let output = Command::new(std::env::var_os("RUSTC")?).args(["--print", "sysroot"]).output().ok()?;
+    Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))
 }
 
 /// Whether the program's relative relocations may be packed (DT_RELR), to a few percent of their size: the loader of the C library here
