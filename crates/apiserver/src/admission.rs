@@ -55,7 +55,7 @@ use crate::cache::CachedObject;
 use crate::cluster::Cluster;
 use crate::configuration_error::ConfigurationError;
 use crate::deadline;
-use crate::kinds::Part;
+use crate::kinds::{GroupVersionResource, Part};
 use crate::options::PluginChoice;
 use crate::reinvocation::Reinvocation;
 use crate::request::Authorized;
@@ -158,10 +158,12 @@ impl<'a> Context<'a> {
     /// The values that `pointers` lead to in the cached object of another kind, as it is stored.
     pub fn lookup_part(
         &self,
-        (group, version, resource): (&str, &str, &str),
-        (namespace, name): (&str, &str),
+        resource: GroupVersionResource<'_>,
+        namespace: &str,
+        name: &str,
         pointers: &[&str],
     ) -> Option<Value> {
+        let GroupVersionResource { group, version, resource } = resource;
         self.cached(group, version, resource, namespace, name).map(|object| object.part(pointers))
     }
 

@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use crate::api::Api;
+use crate::kinds::GroupVersionResource;
 use crate::status::{Error, Result};
 use crate::write::loopback::{ensure, put};
 
+const PRIORITY_CLASSES: GroupVersionResource<'_> =
+    GroupVersionResource::new("scheduling.k8s.io", "v1", "priorityclasses");
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Creates what is missing.
@@ -24,11 +27,11 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 /// # Errors
 /// When the store or the cache fail.
 pub async fn run(api: &Api) -> Result<()> {
-    let namespaces =
-        NAMESPACES.map(|name| ensure(api, "", "v1", "namespaces", "", json!({"metadata": {"name": name}})));
+    let namespaces = NAMESPACES.map(|name| {
+        ensure(api, GroupVersionResource::core("namespaces"), "", json!({"metadata": {"name": name}}))
+    });
     try_join_all(namespaces).await?;
-    let classes =
-        priority_classes().map(|class| ensure(api, "scheduling.k8s.io", "v1", "priorityclasses", "", class));
+    let classes = priority_classes().map(|class| ensure(api, PRIORITY_CLASSES, "", class));
     try_join_all(classes).await?;
     try_join_all(rbac::defaults()?.into_iter().map(|wanted| rbac::reconcile(api, wanted))).await?;
     service_cidr::service_range(api).await?;
@@ -41,7 +44,7 @@ pub async fn run(api: &Api) -> Result<()> {
     for (key, value) in api.config.options.front_proxy.iter().flat_map(|proxy| proxy.published()) {
         authentication["data"][key] = value.into();
     }
-    put(api, "", "v1", "configmaps", "kube-system", authentication).await?;
+    put(api, GroupVersionResource::core("configmaps"), "kube-system", authentication).await?;
     flow::maintain(api).await?;
     api_services::run(api).await?;
     token_tracking(api).await?;
@@ -78,7 +81,7 @@ async fn token_tracking(api: &Api) -> Result<()> {
         "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
         "data": {"since": api.clock.now().strftime("%Y-%m-%d").to_string()},
     });
-    ensure(api, "", "v1", "configmaps", "kube-system", object).await
+    ensure(api, GroupVersionResource::core("configmaps"), "kube-system", object).await
 }
 
 /// The `kubernetes` Service at the first address of the range, and where it leads.
@@ -98,7 +101,7 @@ async fn kubernetes_service(api: &Api) -> Result<()> {
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": endpoint.port()}],
         },
     });
-    ensure(api, "", "v1", "services", "default", service).await?;
+    ensure(api, GroupVersionResource::core("services"), "default", service).await?;
     if api.config.options.is_one_of_many {
         return crate::lease::begin(api).await;
     }

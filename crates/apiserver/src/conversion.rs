@@ -320,8 +320,8 @@ impl Conversion {
             Ok(all) if all.iter().any(Result::is_err) => Some(FailureType::InvalidConvertedObject),
             Ok(_) => None,
         };
-        let ways = (version_name(from), version_name(to));
-        self.shared.metrics.asked(&self.definition, ways, begun.elapsed(), failure);
+        let (took, metrics) = (begun.elapsed(), &self.shared.metrics);
+        metrics.asked(&self.definition, version_name(from), version_name(to), took, failure);
         outcome.map_err(|(_, failure)| failure)
     }
 

@@ -27,8 +27,7 @@ use crate::cache::CachedObject;
 use crate::cache::watcher_index::IndexKey;
 use crate::cluster::Cluster;
 use crate::conversion::Converters;
-use crate::kinds::Kinds;
-use crate::kinds::{Kind, Part};
+use crate::kinds::{GroupVersionResource, Kind, Kinds, Part};
 use crate::request::{self, Authorized};
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
@@ -39,14 +38,15 @@ use serving::{Served, Step};
 /// How many stored definitions a thread reads: a start waits for all of them.
 const READ_AT_ONCE: usize = 32;
 /// The kind of definitions.
-const DEFINITIONS: (&str, &str, &str) = ("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+const DEFINITIONS: GroupVersionResource<'_> =
+    GroupVersionResource::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
 
 /// `true` if a write is of definitions, so that others follow from it.
 pub fn is_followed(request: &Authorized) -> bool {
     let (kind, resource) = (&request.kind, &request.resource);
     resource.verb.is_write()
         && resource.subresource.is_empty()
-        && (kind.group(), kind.version(), kind.resource()) == DEFINITIONS
+        && kind.group_version_resource() == DEFINITIONS
         && !request.is_dry_run()
 }
 
@@ -229,7 +229,7 @@ fn read(kind: &Kind, object: Arc<CachedObject>, converters: &Arc<Converters>) ->
 }
 
 fn find(kinds: &Kinds) -> Option<&Kind> {
-    let (group, version, resource) = DEFINITIONS;
+    let GroupVersionResource { group, version, resource } = DEFINITIONS;
     kinds.find(group, version, resource)
 }
 

@@ -41,6 +41,29 @@ pub enum Part {
     Raw,
 }
 
+/// The name of a resource in one version of its group. Source: `schema.GroupVersionResource` of apimachinery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupVersionResource<'a> {
+    /// Empty for core.
+    pub group: &'a str,
+    /// The version.
+    pub version: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+}
+
+impl<'a> GroupVersionResource<'a> {
+    /// A resource of a group.
+    pub const fn new(group: &'a str, version: &'a str, resource: &'a str) -> Self {
+        Self { group, version, resource }
+    }
+
+    /// A resource of core/v1.
+    pub const fn core(resource: &'a str) -> Self {
+        Self::new("", "v1", resource)
+    }
+}
+
 /// A handle to what is known of a kind; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Kind(Arc<Served>);
@@ -155,6 +178,11 @@ impl Kind {
     /// `v1` or `apps/v1`.
     pub fn api_version(&self) -> &str {
         &self.0.api_version
+    }
+
+    /// The resource's whole name.
+    pub fn group_version_resource(&self) -> GroupVersionResource<'_> {
+        GroupVersionResource::new(self.group(), self.version(), self.resource())
     }
 
     /// `/v1, Kind=Pod`, as some errors print it.

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 use crate::addresses::{PREFIX, alive, key};
 use crate::api::Api;
 use crate::cache::IndexKey;
+use crate::kinds::GroupVersionResource;
 use crate::object::encode_stored;
 use crate::status::{Error, Result};
 use crate::write::loopback::put;
@@ -169,7 +170,7 @@ pub(crate) async fn kubernetes_endpoints(api: &Api, addresses: &BTreeSet<IpAddr>
     });
     let subsets = if addresses.is_empty() { json!([]) } else { json!([subset]) };
     let endpoints = json!({"metadata": {"name": "kubernetes", "labels": skip}, "subsets": subsets});
-    put(api, "", "v1", "endpoints", "default", endpoints).await?;
+    put(api, GroupVersionResource::core("endpoints"), "default", endpoints).await?;
     let endpoint = |ip: &IpAddr| json!({"addresses": [ip.to_string()], "conditions": {"ready": true}});
     let slice = json!({
         "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
@@ -177,5 +178,6 @@ pub(crate) async fn kubernetes_endpoints(api: &Api, addresses: &BTreeSet<IpAddr>
         "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>(),
         "ports": ports,
     });
-    put(api, "discovery.k8s.io", "v1", "endpointslices", "default", slice).await
+    let slices = GroupVersionResource::new("discovery.k8s.io", "v1", "endpointslices");
+    put(api, slices, "default", slice).await
 }

@@ -18,7 +18,7 @@ use crate::api::Api;
 use crate::blocking;
 use crate::cache::CachedObject;
 use crate::cache::watcher_index::IndexKey;
-use crate::kinds::{Kind, Part};
+use crate::kinds::{GroupVersionResource, Kind, Part};
 use crate::policies::GROUP;
 use crate::policies::typechecking::{self, Warning};
 use crate::request::{self, Authorized};
@@ -27,7 +27,8 @@ use crate::status::Result;
 use crate::write::Decoded;
 use crate::write::change::change;
 
-const POLICIES: (&str, &str, &str) = (GROUP, "v1", "validatingadmissionpolicies");
+const POLICIES: GroupVersionResource<'_> =
+    GroupVersionResource::new(GROUP, "v1", "validatingadmissionpolicies");
 
 /// Whether a write is of policies, so that their status follows from it.
 pub(crate) fn is_followed(request: &Authorized) -> bool {
@@ -35,7 +36,7 @@ pub(crate) fn is_followed(request: &Authorized) -> bool {
     resource.verb.is_write()
         && resource.verb != Verb::Delete
         && resource.subresource.is_empty()
-        && (kind.group(), kind.version(), kind.resource()) == POLICIES
+        && kind.group_version_resource() == POLICIES
         && !request.is_dry_run()
 }
 
@@ -61,7 +62,7 @@ pub(crate) async fn settle(api: &Api, request: &Authorized, answer: Answer) -> R
 
 /// Follows the policies for ever, where they are served.
 pub(crate) async fn follow(api: &Arc<Api>) {
-    let (group, version, resource) = POLICIES;
+    let GroupVersionResource { group, version, resource } = POLICIES;
     let Some(kind) = api.builtin.find(group, version, resource) else { return };
     api.wait_bootstrapped().await;
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(30), 0.1);

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::catalogue::{Asked, Route, Snapshot};
 use crate::cluster::Cluster;
 use crate::conversion::AtHand;
-use crate::kinds::Kind;
+use crate::kinds::{GroupVersionResource, Kind};
 use crate::negotiate::{Accept, Format, View};
 use crate::notes::Notes;
 use crate::request_info::{Query, RequestInfo, ResourceInfo, Scope, Verb, cut};
@@ -197,12 +197,13 @@ pub fn of_delegate(asked: Asked, kind: &Kind, now: jiff::Timestamp) -> Result<Au
 /// A request of the API server to itself.
 pub(crate) fn of_server(
     cluster: &Cluster,
-    (group, version, resource): (&str, &str, &str),
+    resource: GroupVersionResource<'_>,
     namespace: &str,
     object: Value,
     verb: Verb,
 ) -> Option<(Authorized, Value)> {
-    of_server_for(cluster, cluster.kind(group, version, resource)?, namespace, object, verb)
+    let kind = cluster.kind(resource.group, resource.version, resource.resource)?;
+    of_server_for(cluster, kind, namespace, object, verb)
 }
 
 /// As [`of_server`], for a kind that is at hand.

@@ -71,20 +71,15 @@ fn viewed(request: &Request, value: Value, now: jiff::Timestamp) -> Value {
 fn list(request: &Request, mut listed: Listed, now: jiff::Timestamp) -> Response<Body> {
     let (kind, accept) = (&request.kind, request.accept);
     let metadata = list_metadata(&listed);
-    let api_version = kind.api_version();
-    let (list_kind, version) = match accept.view {
-        View::Metadata | View::MetadataList => ("PartialObjectMetadataList", accept.meta_version),
-        View::Table => ("Table", accept.meta_version),
-        View::Object => (kind.list_kind(), api_version),
-    };
     if accept.format == Format::Protobuf
         && let Some(pieces) = protobuf::list(kind, accept, &mut listed, &metadata)
     {
         return streamed(PROTOBUF, pieces, 0);
     }
     if accept.format == Format::Yaml {
-        return yaml_list(request, &listed, (version, list_kind), metadata, now);
+        return yaml_list(request, &listed, metadata, now);
     }
+    let (version, list_kind) = list_type(request);
     let guess: usize = listed.objects.iter().map(|object| object.json.len()).sum();
     let opening = format!(r#"{{"kind":"{list_kind}","apiVersion":"{version}","metadata":{metadata},"#);
     let tail = Bytes::from_static(b"]}\n");
@@ -123,14 +118,19 @@ fn streamed(content_type: &'static str, pieces: Pieces, guess: u64) -> Response<
     response
 }
 
-fn yaml_list(
-    request: &Request,
-    listed: &Listed,
-    (version, list_kind): (&str, &str),
-    metadata: Value,
-    now: jiff::Timestamp,
-) -> Response<Body> {
+/// `apiVersion` and `kind` of a collection in the view that is asked for.
+fn list_type(request: &Request) -> (&str, &str) {
+    let (kind, accept) = (&request.kind, request.accept);
+    match accept.view {
+        View::Metadata | View::MetadataList => (accept.meta_version, "PartialObjectMetadataList"),
+        View::Table => (accept.meta_version, "Table"),
+        View::Object => (kind.api_version(), kind.list_kind()),
+    }
+}
+
+fn yaml_list(request: &Request, listed: &Listed, metadata: Value, now: jiff::Timestamp) -> Response<Body> {
     let kind = &request.kind;
+    let (version, list_kind) = list_type(request);
     if request.accept.view == View::Table {
         return serialised(StatusCode::OK, Format::Yaml, &table::many(request, listed, metadata, now));
     }

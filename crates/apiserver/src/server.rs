@@ -203,7 +203,8 @@ pub async fn start(
     let metrics = Metrics::default();
     let at_rest = Arc::new(at_rest(&config, &metrics, &clock, &tasks).await);
     let dialer = Arc::new(Dialer::default());
-    let cluster = cluster(config, (&store, &at_rest), metrics, (clock, random), (&dialer, &tasks)).await?;
+    let cache = Cache::encrypted(Arc::clone(&store), Arc::clone(&at_rest));
+    let cluster = cluster(config, cache, metrics, clock, random, &dialer, &tasks).await?;
     let definitions = Definitions::load(&cluster).await;
     // Nobody is let in before there is something to read.
     let listener = bind(cluster.config.bind).await?;
@@ -272,12 +273,14 @@ pub async fn start(
 /// What is known at the start: the built-in kinds, what the store has of them, and who may what.
 async fn cluster(
     config: Config,
-    (store, at_rest): (&Arc<dyn Store>, &Arc<AtRest>),
+    cache: Cache,
     metrics: Metrics,
-    (clock, random): (Clock, Random),
-    (dialer, tasks): (&Arc<Dialer>, &Tasks),
+    clock: Clock,
+    random: Random,
+    dialer: &Arc<Dialer>,
+    tasks: &Tasks,
 ) -> Result<Cluster, StartError> {
-    let cache = Arc::new(Cache::encrypted(Arc::clone(store), Arc::clone(at_rest)));
+    let cache = Arc::new(cache);
     cache.begin(Keys::below(crate::addresses::PREFIX));
     cache.begin(Keys::below(service::PREFIX));
     let catalogue = Arc::new(Catalogue::new(Arc::clone(&cache)));
@@ -292,7 +295,7 @@ async fn cluster(
     let dial: Arc<dyn Dial> = Arc::clone(dialer) as Arc<dyn Dial>;
     let conditions: Arc<dyn Compile> = Arc::new(MatchConditions(Arc::clone(&security)));
     let credentials = config.options.webhook_credentials.clone();
-    let webhooks = Webhooks::new(&builtin, credentials, (&dial, tasks), &conditions, metrics.registry());
+    let webhooks = Webhooks::new(&builtin, credentials, &dial, tasks, &conditions, metrics.registry());
     let policies = Policies::new(&builtin, metrics.registry());
     let converters = Arc::new(Converters::new(&dial, tasks, &random, metrics.registry()));
     let tunnels = Tunnels::new(config.options.egress_selector_mode, metrics.registry());
@@ -453,13 +456,13 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
             () = &mut closing => break,
         };
         let address = listen::plain(address);
-        let held = Held { ending: is_draining.clone(), _open: open.clone() };
+        let held = Held { tls: tls.clone(), ending: is_draining.clone(), _open: open.clone() };
         let slot = connections.take(address.ip());
-        let (api, tls) = (Arc::clone(&api), tls.clone());
+        let api = Arc::clone(&api);
         let tasks = api.tasks.clone();
         tasks.spawn_to_end("connection", async move {
             tokio::select! {
-                () = connection(api, (stream, address), tls, Arc::clone(&slot), held) => {}
+                () = connection(api, stream, address, Arc::clone(&slot), held) => {}
                 () = slot.gives_way() => debug!(%address, "a connection gave way to another"),
             }
         });
@@ -476,29 +479,24 @@ async fn listen(api: Arc<Api>, listener: TcpListener, tls: Tls) {
 
 /// What a connection has of the listener.
 struct Held {
+    tls: Tls,
     /// Whether the listener has closed.
     ending: watch::Receiver<bool>,
     /// That there is a connection.
     _open: mpsc::Sender<()>,
 }
 
-async fn connection(
-    api: Arc<Api>,
-    (stream, address): (TcpStream, SocketAddr),
-    tls: Tls,
-    slot: Arc<Slot>,
-    mut held: Held,
-) {
+async fn connection(api: Arc<Api>, stream: TcpStream, address: SocketAddr, slot: Arc<Slot>, mut held: Held) {
     if let Err(failure) = stream.set_nodelay(true) {
         debug!(%failure, "cannot set TCP_NODELAY");
     }
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.acceptor.accept(stream));
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, held.tls.acceptor.accept(stream));
     let stream = match handshake.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(failure)) => return debug!(%failure, %address, "TLS handshake failed"),
         Err(_) => return debug!(%address, "TLS handshake took too long"),
     };
-    let presented = Presented::new(tls.certificates, stream.get_ref().1.peer_certificates(), address);
+    let presented = Presented::new(held.tls.certificates, stream.get_ref().1.peer_certificates(), address);
     let activity = Activity::begin();
     // What has switched protocols goes on without this task, and keeps its slot.
     let stream = Kept::new(stream, Arc::clone(&slot));

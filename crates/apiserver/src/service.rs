@@ -37,10 +37,10 @@ use crate::metrics::{Label, RequestLabels, VerbLabels};
 use crate::negotiate::{Accept, Format};
 use crate::notes::Notes;
 use crate::request::{self, Authorized, CAUSE_HEADER, Request};
-use crate::request_info::{RequestInfo, ResourceInfo, Verb};
+use crate::request_info::{RequestInfo, Verb};
 use crate::request_scope::RequestScope;
 use crate::respond::{self, Body, BoxError};
-use crate::security::{Peer, Permit, Proof};
+use crate::security::{Peer, Proof};
 use crate::status::{Error, Result};
 use crate::tunnel_requests;
 
@@ -116,7 +116,7 @@ async fn answer(api: &Api, http: HttpRequest<RequestBody>) -> Response<Body> {
     let finish = Finish::of(&info, http.headers());
     let accept = accept.ok();
     let mut passage = Passage { accept, ..Passage::default() };
-    let response = match handle(api, http, info, (catalogue, route), &mut passage).await {
+    let response = match handle(api, Routed { http, info, catalogue, route }, &mut passage).await {
         Ok(response) => response,
         Err(failure) => respond::error(&failure, accept),
     };
@@ -150,6 +150,17 @@ fn metric_verb(verb: Verb) -> &'static str {
     }
 }
 
+/// A request, and where it goes by the catalogue of the moment when it came.
+struct Routed {
+    /// As it came.
+    http: HttpRequest<RequestBody>,
+    /// Method, path and query.
+    info: RequestInfo,
+    catalogue: Arc<Snapshot>,
+    /// Who serves it; nobody, if absent.
+    route: Option<Route>,
+}
+
 /// What a request leaves behind on its way through the filters.
 #[derive(Default)]
 struct Passage {
@@ -180,25 +191,20 @@ impl Passage {
 }
 
 /// The filters: who is it, is there room, may they. Then what they want, for as long as they have.
-async fn handle(
-    api: &Api,
-    mut http: HttpRequest<RequestBody>,
-    info: RequestInfo,
-    place: (Arc<Snapshot>, Option<Route>),
-    passage: &mut Passage,
-) -> Result<Response<Body>> {
-    let is_long = is_long_running(&info, place.1.as_ref());
-    let limit = deadline::of(&info, api.config.options.request_timeout)?;
+async fn handle(api: &Api, mut routed: Routed, passage: &mut Passage) -> Result<Response<Body>> {
+    let Routed { http, info, route, .. } = &mut routed;
+    let is_long = is_long_running(info, route.as_ref());
+    let limit = deadline::of(info, api.config.options.request_timeout)?;
     passage.deadline = (!is_long).then(|| tokio::time::Instant::now() + limit);
     let address = http.extensions().get::<Arc<Peer>>().and_then(|peer| peer.address);
-    let (own, proof) = match authenticate(api, &mut http, &info).await {
+    let (own, proof) = match authenticate(api, http, info).await {
         Ok(known) => known,
         Err(failure) => {
             let is_certified =
                 http.extensions().get::<Arc<Peer>>().is_some_and(|peer| peer.has_certificate());
             let audit = api.audit.as_ref();
             passage.trail =
-                audit.and_then(|audit| audit.begin_unknown(&info, http.headers(), address, is_certified));
+                audit.and_then(|audit| audit.begin_unknown(info, http.headers(), address, is_certified));
             return Err(failure);
         }
     };
@@ -210,7 +216,7 @@ async fn handle(
     let acting_as = deadline::within(limit, api.security.impersonate(&own, http.headers())).await;
     if let Some(audit) = &api.audit {
         let target = acting_as.as_ref().ok().and_then(Option::as_ref);
-        passage.trail = audit.begin(&own, target, &info, http.headers(), address).await?;
+        passage.trail = audit.begin(&own, target, info, http.headers(), address).await?;
         proof.annotate(&own, &passage.notes);
     }
     let acting_as = acting_as?;
@@ -220,14 +226,14 @@ async fn handle(
     let user = acting_as.unwrap_or(own);
     // From here on nobody sees what was sent to prove it.
     api.security.clear(http.headers_mut());
-    let _seat = match seat(api, &user, &info, is_long, passage).await? {
+    let _seat = match seat(api, &user, info, is_long, passage).await? {
         Ok(seat) => seat,
         Err(full) => return Ok(full),
     };
     let is_write = info.resource.as_ref().is_some_and(|resource| resource.verb.is_write());
     let _counted = (!is_long).then(|| api.metrics.in_flight(is_write));
     // Of its own size only where it lies: it is handed on twice.
-    let work = Box::pin(serve(api, http, info, place, user, passage));
+    let work = Box::pin(serve(api, routed, user, passage));
     if is_long { work.await } else { deadline::within(limit, work).await }
 }
 
@@ -273,22 +279,13 @@ async fn seat(
 }
 
 /// Whether they may, and what they get.
-async fn serve(
-    api: &Api,
-    mut http: HttpRequest<RequestBody>,
-    info: RequestInfo,
-    (catalogue, route): (Arc<Snapshot>, Option<Route>),
-    user: UserInfo,
-    passage: &mut Passage,
-) -> Result<Response<Body>> {
+async fn serve(api: &Api, routed: Routed, user: UserInfo, passage: &mut Passage) -> Result<Response<Body>> {
+    let Routed { mut http, info, catalogue, route } = routed;
     // Policy that was acknowledged holds for every request after it.
     api.cache.reached(api.cache.policy_revision()).await?;
     let decided = api.security.permit(user, &info).await;
     if passage.trail.is_some() {
-        let reason = match &decided {
-            Ok(permit) => permit.reason(),
-            Err(error) => &error.message,
-        };
+        let reason = decided.as_ref().map_or_else(|error| &*error.message, |permit| permit.reason());
         let decision = if decided.is_ok() { "allow" } else { "forbid" };
         passage.notes.annotate("authorization.k8s.io/decision", decision);
         passage.notes.annotate("authorization.k8s.io/reason", reason);
@@ -303,7 +300,9 @@ async fn serve(
     let kind = match route {
         Some(Route::Kind(kind)) => kind,
         Some(Route::Delegate(delegate)) => {
-            return pass_on(delegate.as_ref(), (http, info, resource), permit, catalogue, passage).await;
+            let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
+            let asked = Asked { http, info, resource, permit, origin, accept, notes, catalogue };
+            return pass_on(delegate.as_ref(), asked, passage.trail.as_ref()).await;
         }
         None => return nowhere(&catalogue, &info.path),
     };
@@ -368,20 +367,12 @@ async fn run(api: &Api, mut request: Authorized) -> Result<(Authorized, Answer)>
 }
 
 /// Hands a request to whoever serves its group-version.
-async fn pass_on(
-    delegate: &dyn Delegate,
-    (mut http, info, resource): (HttpRequest<RequestBody>, RequestInfo, ResourceInfo),
-    permit: Permit,
-    catalogue: Arc<Snapshot>,
-    passage: &Passage,
-) -> Result<Response<Body>> {
+async fn pass_on(delegate: &dyn Delegate, mut asked: Asked, trail: Option<&Trail>) -> Result<Response<Body>> {
     // What is logged there can be found by what is logged here.
-    let id = passage.trail.as_ref().and_then(|trail| http::HeaderValue::from_str(trail.id()).ok());
-    if let Some(id) = id {
-        http.headers_mut().insert("audit-id", id);
+    if let Some(id) = trail.and_then(|trail| http::HeaderValue::from_str(trail.id()).ok()) {
+        asked.http.headers_mut().insert("audit-id", id);
     }
-    let (origin, accept, notes) = (passage.origin, passage.accept, Arc::clone(&passage.notes));
-    delegate.serve(Asked { http, info, resource, permit, origin, accept, notes, catalogue }).await
+    delegate.serve(asked).await
 }
 
 /// Who asks: an in-process identity, a client certificate, a token, or nobody, whom RBAC lets see little.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::api::Api;
-use crate::kinds::Part;
+use crate::kinds::{GroupVersionResource, Part};
 use crate::request;
 use crate::request_info::Verb;
 use crate::security::token_uses::{LAST_USED, day};
@@ -28,8 +28,8 @@ pub(crate) async fn follow(api: &Api) {
 
 async fn write_down(writer: &Writer, namespace: &str, secret: &str) -> Result<()> {
     let name = json!({"metadata": {"name": secret}});
-    let of = ("", "v1", "secrets");
-    let Some((request, _)) = request::of_server(writer, of, namespace, name, Verb::Update) else {
+    let secrets = GroupVersionResource::core("secrets");
+    let Some((request, _)) = request::of_server(writer, secrets, namespace, name, Verb::Update) else {
         return Ok(());
     };
     let today = day(writer.clock.now());

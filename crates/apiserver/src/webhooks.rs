@@ -59,7 +59,8 @@ impl Webhooks {
     pub fn new(
         builtin: &Kinds,
         credentials: AdmissionCredentials,
-        (dial, tasks): (&Arc<dyn Dial>, &Tasks),
+        dial: &Arc<dyn Dial>,
+        tasks: &Tasks,
         conditions: &Arc<dyn Compile>,
         registry: &Registry,
     ) -> Self {

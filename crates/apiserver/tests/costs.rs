@@ -76,11 +76,11 @@ impl Costs {
     async fn try_once(
         &mut self,
         name: &str,
-        (method, path, kind): (&str, &str, &str),
+        what: (&str, &str, &str),
         body: &bytes::Bytes,
         is_final: bool,
     ) -> bool {
-        let length = body.len();
+        let ((method, path, kind), length) = (what, body.len());
         let body = http_body_util::Full::new(body.clone());
         let builder = http::Request::builder().method(method).uri(path).header("content-type", kind);
         let request = builder.extension(server::admin()).body(body).unwrap();

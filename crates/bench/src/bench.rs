@@ -64,7 +64,8 @@ impl Bench {
     /// milliseconds.
     pub(crate) async fn series(
         &mut self,
-        (cluster, door): (&Cluster, &Door),
+        cluster: &Cluster,
+        door: &Door,
         clients: usize,
         numbers: std::ops::Range<usize>,
         series: &Series,

@@ -85,8 +85,9 @@ pub fn tree(chain: &Chain, detail: Detail) -> Vec<String> {
     }
     let mut out = Vec::new();
     let roots = in_time(objects.iter().filter(|(_, object)| object.parent.is_none()));
+    let mut tree = Tree { objects: &objects, zero, out: &mut out };
     for root in roots {
-        print(&objects, root, zero, ("", ""), &mut out);
+        tree.print(root, "", "");
     }
     let ends = objects
         .values()
@@ -135,36 +136,47 @@ fn in_time<'a>(objects: impl Iterator<Item = (&'a String, &'a Object)>) -> Vec<&
     all.into_iter().map(|(_, key)| key).collect()
 }
 
-fn print(
-    objects: &BTreeMap<String, Object>,
-    key: &str,
+/// A tree of objects, which is written out from its roots.
+struct Tree<'a> {
+    objects: &'a BTreeMap<String, Object>,
+    /// When the first step began, in Unix microseconds.
     zero: i64,
-    (own, below): (&str, &str),
-    out: &mut Vec<String>,
-) {
-    let Some(object) = objects.get(key) else { return };
-    let what = match object.verb.as_str() {
-        "create" => short(key),
-        verb => format!("{} {verb}", short(key)),
-    };
-    out.push(line(&format!("{own}{what}"), &object.component, object.start_us - zero, object.end_us - zero));
-    let children = objects.iter().filter(|(_, other)| other.parent.as_deref() == Some(key));
-    let mut lines: Vec<(i64, Line<'_>)> = in_time(children)
-        .into_iter()
-        .filter_map(|key| Some((objects.get(key)?.start_us, Line::Object(key))))
-        .collect();
-    lines.extend(object.steps.iter().map(|step| (step.start_us, Line::Step(step))));
-    lines.sort_by_key(|(start, _)| *start);
-    let count = lines.len();
-    for (number, (_, one)) in lines.into_iter().enumerate() {
-        let (branch, on) = if number + 1 == count { ("└ ", "  ") } else { ("├ ", "│ ") };
-        match one {
-            Line::Object(key) => {
-                print(objects, key, zero, (&format!("{below}{branch}"), &format!("{below}{on}")), out);
-            }
-            Line::Step(step) => {
-                let name = format!("{below}{branch}{}", step.text);
-                out.push(line(&name, &step.component, step.start_us - zero, step.end_us - zero));
+    out: &'a mut Vec<String>,
+}
+
+impl Tree<'_> {
+    /// Writes out an object, its steps, and what it has caused. `own` stands before its own line, `below` before the others.
+    fn print(&mut self, key: &str, own: &str, below: &str) {
+        let (objects, zero) = (self.objects, self.zero);
+        let Some(object) = objects.get(key) else { return };
+        let what = match object.verb.as_str() {
+            "create" => short(key),
+            verb => format!("{} {verb}", short(key)),
+        };
+        self.out.push(line(
+            &format!("{own}{what}"),
+            &object.component,
+            object.start_us - zero,
+            object.end_us - zero,
+        ));
+        let children = objects.iter().filter(|(_, other)| other.parent.as_deref() == Some(key));
+        let mut lines: Vec<(i64, Line<'_>)> = in_time(children)
+            .into_iter()
+            .filter_map(|key| Some((objects.get(key)?.start_us, Line::Object(key))))
+            .collect();
+        lines.extend(object.steps.iter().map(|step| (step.start_us, Line::Step(step))));
+        lines.sort_by_key(|(start, _)| *start);
+        let count = lines.len();
+        for (number, (_, one)) in lines.into_iter().enumerate() {
+            let (branch, on) = if number + 1 == count { ("└ ", "  ") } else { ("├ ", "│ ") };
+            match one {
+                Line::Object(key) => {
+                    self.print(key, &format!("{below}{branch}"), &format!("{below}{on}"));
+                }
+                Line::Step(step) => {
+                    let name = format!("{below}{branch}{}", step.text);
+                    self.out.push(line(&name, &step.component, step.start_us - zero, step.end_us - zero));
+                }
             }
         }
     }

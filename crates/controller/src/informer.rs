@@ -364,7 +364,7 @@ impl Informers {
         let transform = self.0.transforms.lock().get(resource).cloned();
         let transform = transform.filter(|_| form == Form::Whole);
         let shared = Arc::new(Shared::of::<K>(undecodable, transform));
-        let reflector = Reflector::new(self.sender(), resource, scope, form, (shared.clone(), follower));
+        let reflector = Reflector::new(self.sender(), resource, scope, form, shared.clone(), follower);
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
         shared
     }

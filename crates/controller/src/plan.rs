@@ -280,7 +280,7 @@ impl Action {
         subresource: &'static str,
         body: Value,
     ) -> Self {
-        Self::Request(Box::new(ApiRequest::new(verb, resource, (namespace, name, subresource), body)))
+        Self::Request(Box::new(ApiRequest::new(verb, resource, namespace, name, subresource, body)))
     }
 }
 

@@ -91,7 +91,7 @@ impl ApiRequest {
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let name = meta.name.as_deref().unwrap_or_default();
         let body = serde_json::to_value(object).unwrap_or_default();
-        Self::new(verb, ResourceRef::of::<K>(), (namespace, name, subresource), body)
+        Self::new(verb, ResourceRef::of::<K>(), namespace, name, subresource, body)
     }
 
     /// Patches an object.
@@ -113,7 +113,7 @@ impl ApiRequest {
         grace_period_seconds: Option<i64>,
     ) -> Self {
         let body = delete_options(uid, propagation, grace_period_seconds);
-        Self::new(Verb::Delete, ResourceRef::of::<K>(), (namespace, name, ""), body)
+        Self::new(Verb::Delete, ResourceRef::of::<K>(), namespace, name, "", body)
     }
 
     pub(crate) fn patch(
@@ -128,13 +128,15 @@ impl ApiRequest {
             Patch::Strategic(body) => ("application/strategic-merge-patch+json", body),
             Patch::Json(body) => ("application/json-patch+json", body),
         };
-        Self::new(Verb::Patch(content_type), resource, (namespace, name, subresource), body)
+        Self::new(Verb::Patch(content_type), resource, namespace, name, subresource, body)
     }
 
     pub(crate) fn new(
         verb: Verb,
         resource: ResourceRef,
-        (namespace, name, subresource): (&str, &str, &'static str),
+        namespace: &str,
+        name: &str,
+        subresource: &'static str,
         body: Value,
     ) -> Self {
         Self { verb, resource, namespace: namespace.to_owned(), name: name.to_owned(), subresource, body }

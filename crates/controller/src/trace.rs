@@ -2,7 +2,6 @@
 //! server, which keeps them beside the revisions that caused them.
 
 use http::Request;
-use jiff::Timestamp;
 use kube::client::Body;
 pub use machinery::trace::Span;
 use tokio::sync::mpsc;
@@ -42,25 +41,10 @@ impl Reporter {
     }
 
     /// Tells of a step. Never waits; when the queue is full the span is lost.
-    pub fn span(
-        &self,
-        cause: u64,
-        (component, name): (&str, &str),
-        object: &str,
-        (start, end): (Timestamp, Timestamp),
-        detail: &str,
-    ) {
-        let span = Span {
-            cause,
-            component: component.to_owned(),
-            name: name.to_owned(),
-            object: object.to_owned(),
-            start_us: start.as_microsecond(),
-            end_us: end.as_microsecond(),
-            detail: detail.to_owned(),
-        };
-        if self.queue.try_send(span).is_err() {
-            tracing::debug!(component, name, "a span was dropped");
+    pub fn span(&self, span: Span) {
+        if let Err(error) = self.queue.try_send(span) {
+            let span = error.into_inner();
+            tracing::debug!(span.component, span.name, "a span was dropped");
         }
     }
 }

@@ -144,7 +144,15 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     });
     let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
     let old = budget.status.clone().unwrap_or_default();
-    let (status, told) = match counted {
+    let condition = |status: &str, reason: &str, message: String| Condition {
+        type_: CONDITION.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation: budget.metadata.generation,
+        last_transition_time: time(now),
+    };
+    let (status, condition) = match counted {
         Ok((expected_pods, desired_healthy)) => {
             let allowed = if expected_pods <= 0 { 0 } else { (healthy - desired_healthy).max(0) };
             let status = PodDisruptionBudgetStatus {
@@ -156,8 +164,9 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 observed_generation: budget.metadata.generation,
                 conditions: None,
             };
-            let told = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-            (status, (told.0, told.1, String::new()))
+            let is_allowed =
+                if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+            (status, condition(is_allowed.0, is_allowed.1, String::new()))
         }
         Err(why) => {
             plan.push(Action::event(
@@ -171,10 +180,10 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 observed_generation: budget.metadata.generation,
                 ..old.clone()
             };
-            (status, ("False", "SyncFailed", why.to_string()))
+            (status, condition("False", "SyncFailed", why.to_string()))
         }
     };
-    let conditions = with_condition(&old, told, budget.metadata.generation, now);
+    let conditions = with_condition(&old, condition);
     let status = PodDisruptionBudgetStatus { conditions: Some(conditions), ..status };
     if snapshot.pods.is_empty() && status != old {
         plan.push(Action::event(budget, EventType::Normal, "NoPods", "No matching pods found"));
@@ -284,25 +293,16 @@ fn wanted(snapshot: &Snapshot) -> Result<i32, ScaleError> {
     Ok(total)
 }
 
-fn with_condition(
-    old: &PodDisruptionBudgetStatus,
-    (status, reason, message): (&str, &str, String),
-    generation: Option<i64>,
-    now: Timestamp,
-) -> Vec<Condition> {
+/// The conditions with a new one in its place, which has stood for as long as its status has.
+fn with_condition(old: &PodDisruptionBudgetStatus, mut new: Condition) -> Vec<Condition> {
     let mut all = old.conditions.clone().unwrap_or_default();
-    let before = all.iter().find(|one| one.type_ == CONDITION);
-    let since = before.filter(|one| one.status == status).map(|one| one.last_transition_time.clone());
-    let new = Condition {
-        type_: CONDITION.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        observed_generation: generation,
-        last_transition_time: since.unwrap_or_else(|| time(now)),
-    };
-    match all.iter_mut().find(|one| one.type_ == CONDITION) {
-        Some(one) => *one = new,
+    match all.iter_mut().find(|one| one.type_ == new.type_) {
+        Some(one) => {
+            if one.status == new.status {
+                new.last_transition_time = one.last_transition_time.clone();
+            }
+            *one = new;
+        }
         None => all.push(new),
     }
     all

@@ -29,7 +29,7 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use machinery::features::Feature;
 
 use backoff::{Endings, Memory};
-use ending::{Ending, Outcome, set_condition};
+use ending::{Ending, Outcome, condition, set_condition};
 use state::{AtWork, JobState};
 use tracking::Tracked;
 use work::Work;
@@ -192,7 +192,7 @@ impl Decision<'_> {
             ("False", "JobResumed", "Resumed", "Job resumed")
         };
         let conditions = status.conditions.get_or_insert_default();
-        if !set_condition(conditions, ("Suspended", value), reason, message, now) {
+        if !set_condition(conditions, condition("Suspended", value, reason, message, now)) {
             if conditions.is_empty() {
                 status.conditions = None;
             }
@@ -220,7 +220,7 @@ impl Decision<'_> {
             return Vec::new();
         }
         let conditions = status.conditions.get_or_insert_default();
-        set_condition(conditions, (type_, "True"), &ending.reason, &ending.message, now);
+        set_condition(conditions, condition(type_, "True", &ending.reason, &ending.message, now));
         if !is_settled {
             return Vec::new();
         }

@@ -30,6 +30,8 @@ const UNKNOWN_MAX: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How many objects are written at a time.
 const STEP: usize = 32;
+/// The type of a definition's condition.
+const MIGRATING: &str = "StorageMigrating";
 
 /// The controller's row. Keys are migrations.
 pub const CONTROLLER: Controller = Controller {
@@ -184,9 +186,7 @@ fn begin(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     if let Some(definition) = &snapshot.definition {
         let message = format!("Migration {} is running", name(&migration.metadata));
-        let generation = definition.metadata.generation;
-        let condition = migrating(definition, ("True", "MigrationRunning", &message), generation, now);
-        plan.push(condition);
+        plan.push(migrating(definition, condition(MIGRATING, "True", "MigrationRunning", &message, now)));
     }
     let running = condition("Running", "True", "MigrationRunning", "The migration is running", now);
     plan.push(said(migration, json!({"conditions": [running], "resourceVersion": limit.to_string()})));
@@ -210,7 +210,7 @@ fn told(snapshot: &Snapshot, outcome: Outcome, now: Timestamp) -> Vec<Action> {
     let Some(definition) = &snapshot.definition else { return Vec::new() };
     let generation = definition.metadata.generation;
     let began_with = json!(definition.status);
-    let began_with = conditions(&began_with).find(|one| one["type"] == "StorageMigrating");
+    let began_with = conditions(&began_with).find(|one| one["type"] == MIGRATING);
     let is_same = began_with.is_some_and(|one| one["observedGeneration"].as_i64() == generation);
     let stored = definition.spec.versions.iter().find(|version| version.storage);
     let (reason, message) = match (outcome, is_same) {
@@ -223,7 +223,7 @@ fn told(snapshot: &Snapshot, outcome: Outcome, now: Timestamp) -> Vec<Action> {
             "The migration has succeeded but the stored versions have not been updated due to a generation mismatch",
         ),
     };
-    let mut action = migrating(definition, ("False", reason, message), generation, now);
+    let mut action = migrating(definition, condition(MIGRATING, "False", reason, message, now));
     if let (Outcome::Succeeded, true, Some(stored)) = (outcome, is_same, stored)
         && let Action::Request(request) = &mut action
     {
@@ -233,16 +233,10 @@ fn told(snapshot: &Snapshot, outcome: Outcome, now: Timestamp) -> Vec<Action> {
 }
 
 /// Sets the condition `StorageMigrating` of a definition, if it is still as it was seen.
-fn migrating(
-    definition: &CustomResourceDefinition,
-    (status, reason, message): (&str, &str, &str),
-    generation: Option<i64>,
-    now: Timestamp,
-) -> Action {
-    let mut new = condition("StorageMigrating", status, reason, message, now);
-    new["observedGeneration"] = json!(generation);
+fn migrating(definition: &CustomResourceDefinition, mut new: Value) -> Action {
+    new["observedGeneration"] = json!(definition.metadata.generation);
     let before = json!(definition.status);
-    let others = conditions(&before).filter(|one| one["type"] != "StorageMigrating");
+    let others = conditions(&before).filter(|one| one["type"] != MIGRATING);
     let all: Vec<Value> = others.cloned().chain([new]).collect();
     let meta = &definition.metadata;
     let patch =

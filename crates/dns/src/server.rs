@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base::Tasks;
 use controller::Informers;
-use controller::trace::Reporter;
+use controller::trace::{Reporter, Span};
 use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Record};
 use hickory_server::Server;
@@ -89,9 +89,15 @@ pub async fn run(
                 let service = (namespace, name);
                 if reachable.contains(&service) && !before.contains(&service) {
                     let (namespace, name) = service;
-                    let object = format!("services/{namespace}/{name}");
-                    let detail = format!("{name}.{namespace}.svc.{}", config.domain);
-                    reporter.span(revision, ("dns", "name answers"), &object, (start, now), &detail);
+                    reporter.span(Span {
+                        cause: revision,
+                        component: "dns".to_owned(),
+                        name: "name answers".to_owned(),
+                        object: format!("services/{namespace}/{name}"),
+                        start_us: start.as_microsecond(),
+                        end_us: now.as_microsecond(),
+                        detail: format!("{name}.{namespace}.svc.{}", config.domain),
+                    });
                 }
             }
             before = reachable;

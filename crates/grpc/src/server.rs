@@ -71,7 +71,7 @@ async fn serve_at_most(
         };
         let (router, connections) = (router.clone(), connections.clone());
         tasks.spawn("grpc connection", async move {
-            converse(stream, what, router, (id, close), &connections).await;
+            converse(stream, what, router, id, close, &connections).await;
             if let Some(id) = id {
                 connections.forget(id);
             }
@@ -85,7 +85,8 @@ async fn converse(
     stream: UnixStream,
     what: &'static str,
     router: Arc<dyn Router>,
-    (id, close): (Option<u64>, Arc<Notify>),
+    id: Option<u64>,
+    close: Arc<Notify>,
     connections: &Arc<Connections>,
 ) {
     let counting = connections.clone();

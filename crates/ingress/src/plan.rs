@@ -77,7 +77,8 @@ pub fn plan(snapshot: &Snapshot) -> Planned {
             let wishes = Wishes::of(ingress);
             let claims = claims(ingress).into_iter().filter(|claim| claim.rank == rank);
             for claim in claims {
-                take(&mut winners, &mut planned.findings, (key, &wishes), &backends, claim);
+                let found = take(&mut winners, key, &wishes, &backends, claim);
+                add(&mut planned.findings, key, found);
             }
         }
     }
@@ -121,30 +122,30 @@ fn hand_over(row: Row, owners: &Owners, planned: &mut Planned) {
     }
 }
 
-/// Gives a row to whoever asks first, and says so to others.
+/// Gives a row to whoever asks first; answers what is to be told of it, to others that somebody else has it.
 #[expect(clippy::mutable_key_type, reason = "an expression is compared by its text alone")]
 fn take(
     winners: &mut BTreeMap<(Host, PathMatch), (Rank, Row)>,
-    findings: &mut BTreeMap<String, Vec<Finding>>,
-    (key, wishes): (&str, &Wishes),
+    key: &str,
+    wishes: &Wishes,
     backends: &Backends<'_>,
     claim: Claim,
-) {
+) -> Vec<Finding> {
     let Claim { host, path, rank, backend, has_tls } = claim;
     match winners.entry((host.clone(), path.clone())) {
         Entry::Occupied(taken) => {
             let (winner, row) = taken.get();
             // A default backend stands back for rules without a word, and its own Ingress may say the same twice.
-            if *winner == rank && row.route.of != key {
-                let namespace = |key: &str| key.split('/').next().map(str::to_owned);
-                let is_near = namespace(&row.route.of) == namespace(key);
-                let winner = row.route.of.split('/').nth(1).filter(|_| is_near).map(str::to_owned);
-                add(findings, key, vec![Finding::Conflict { host, path, winner }]);
+            if *winner != rank || row.route.of == key {
+                return Vec::new();
             }
+            let namespace = |key: &str| key.split('/').next().map(str::to_owned);
+            let is_near = namespace(&row.route.of) == namespace(key);
+            let winner = row.route.of.split('/').nth(1).filter(|_| is_near).map(str::to_owned);
+            vec![Finding::Conflict { host, path, winner }]
         }
         Entry::Vacant(place) => {
             let (backend, found) = backends.resolve(key, &backend);
-            add(findings, key, found);
             let plain = if has_tls { wishes.plain } else { Plain::Served };
             let timeouts = Timeouts { response: Some(wishes.response_timeout), ..Timeouts::default() };
             let backends = vec![Weighted { weight: 1, edits: Edits::default(), backend }];
@@ -152,6 +153,7 @@ fn take(
             let route = Route { of: key.to_owned(), plain, timeouts, edits: Edits::default(), action };
             let row = Row { listener: None, host, path, when: When::default(), route: Arc::new(route) };
             place.insert((rank, row));
+            found
         }
     }
 }

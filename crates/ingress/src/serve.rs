@@ -18,7 +18,6 @@ mod tunnel;
 mod write_timeout;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +96,8 @@ pub fn listen(plane: &Arc<Plane>, port: Port) -> Result<(), rustls::Error> {
 /// What a connection has of its listener.
 #[derive(Clone)]
 struct Held {
+    /// What handshakes need, if there are any.
+    tls: Option<TlsAcceptor>,
     /// Whether the listener has closed.
     ending: watch::Receiver<bool>,
     /// That there is a connection.
@@ -108,19 +109,18 @@ async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>) {
     let number = listener.local_addr().map_or(0, |address| address.port());
     let (draining, ending) = watch::channel(false);
     let (open, mut all_ended) = mpsc::channel::<()>(1);
-    let held = Held { ending, _open: open };
+    let held = Held { tls, ending, _open: open };
     loop {
         let (stream, address) = tokio::select! {
             accepted = base::listen::accepted("ingress", || listener.accept()) => accepted,
             () = tasks.stopping() => break,
         };
-        let client = address.ip().to_canonical();
-        let from = From { client, scheme, port: number, entrance, server_name: None };
+        let from = From { address, scheme, port: number, entrance, server_name: None };
         let slot = connections.take(address.ip());
-        let (plane, tls, held) = (Arc::clone(&plane), tls.clone(), held.clone());
+        let (plane, held) = (Arc::clone(&plane), held.clone());
         plane.tasks.clone().spawn_to_end("ingress connection", async move {
             tokio::select! {
-                () = connection(plane, (stream, address, from), tls, Arc::clone(&slot), held) => {}
+                () = connection(plane, stream, from, Arc::clone(&slot), held) => {}
                 () = slot.gives_way() => tracing::debug!(%address, "a connection gave way to another"),
             }
         });
@@ -134,41 +134,31 @@ async fn accept(plane: Arc<Plane>, port: Port, tls: Option<TlsAcceptor>) {
     plane.end_listening();
 }
 
-async fn connection(
-    plane: Arc<Plane>,
-    (stream, address, from): (TcpStream, SocketAddr, From),
-    tls: Option<TlsAcceptor>,
-    slot: Arc<Slot>,
-    held: Held,
-) {
+async fn connection(plane: Arc<Plane>, stream: TcpStream, from: From, slot: Arc<Slot>, mut held: Held) {
+    let address = from.address;
     let _counted = plane.metrics.connection(from.scheme.as_str());
     let stream = match connect::set_up(stream) {
         Ok(stream) => WriteTimeout::new(stream, plane.limits.download),
         Err(error) => return tracing::debug!(%error, %address, "a connection was gone at once"),
     };
-    let Some(tls) = tls else { return serve(plane, stream, (address, from), slot, held).await };
+    let Some(tls) = held.tls.take() else { return serve(plane, stream, from, slot, held).await };
     match tokio::time::timeout(plane.limits.handshake, tls.accept(stream)).await {
         Ok(Ok(stream)) => {
             let named =
                 stream.get_ref().1.server_name().map(|name| name.trim_end_matches('.').to_ascii_lowercase());
             let from = From { server_name: named.map(Arc::from), ..from };
-            serve(plane, stream, (address, from), slot, held).await;
+            serve(plane, stream, from, slot, held).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, %address, "TLS handshake failed"),
         Err(_) => tracing::debug!(%address, "TLS handshake took too long"),
     }
 }
 
-async fn serve<S>(
-    plane: Arc<Plane>,
-    stream: S,
-    (address, from): (SocketAddr, From),
-    slot: Arc<Slot>,
-    mut held: Held,
-) where
+async fn serve<S>(plane: Arc<Plane>, stream: S, from: From, slot: Arc<Slot>, mut held: Held)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let activity = Activity::begin();
+    let (address, activity) = (from.address, Activity::begin());
     // What has switched protocols goes on without this task, and keeps its slot.
     let stream = Kept::new(stream, Arc::clone(&slot));
     let (asked, limits) = (activity.clone(), plane.limits);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::{Clock, Random, Tasks};
 use controller::record::Recorder;
-use controller::trace::Reporter;
+use controller::trace::{Reporter, Span};
 use controller::{EventType, Informer, Informers};
 use cri::{ImageService, RuntimeService};
 use jiff::Timestamp;
@@ -136,7 +136,15 @@ impl Context {
             metadata.namespace.as_deref().unwrap_or_default(),
             metadata.name.as_deref().unwrap_or_default()
         );
-        self.reporter.span(cause, ("kubelet", name), &object, (start, self.clock.now()), detail);
+        self.reporter.span(Span {
+            cause,
+            component: "kubelet".to_owned(),
+            name: name.to_owned(),
+            object,
+            start_us: start.as_microsecond(),
+            end_us: self.clock.now().as_microsecond(),
+            detail: detail.to_owned(),
+        });
     }
 }
 

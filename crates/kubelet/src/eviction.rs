@@ -175,7 +175,8 @@ async fn evict_over_limits(context: &Arc<Kubelet>, inboxes: &Inboxes, devices: D
         let disk = disk.unwrap_or_default();
         let used = if devices.have_one_for_images() { disk.limited_apart(&own) } else { disk.limited(&own) };
         let Some((signal, message)) = limits::exceeded(spec, &used) else { continue };
-        if evict(context, inboxes, &pod, (signal, IMMEDIATE), (message, BTreeMap::new())) {
+        let eviction = Eviction { signal, message, annotations: BTreeMap::new(), grace_seconds: IMMEDIATE };
+        if evict(context, inboxes, &pod, eviction) {
             evicted.push(uid);
         }
     }
@@ -214,18 +215,21 @@ async fn evict_first(
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let own = look.pods.iter().find(|stats| stats.uid == uid).cloned().unwrap_or_default();
         let of_disk = layers.get(&uid).cloned().unwrap_or_default();
-        candidates.push(candidate(context, (threshold.signal, counted), pod, &own, of_disk).await);
+        candidates.push(candidate(context, threshold.signal, counted, pod, &own, of_disk).await);
     }
     let first = decide::first_to_go(threshold.signal, &candidates)?;
     let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(&first.uid))?;
-    let grace = if threshold.is_hard() { IMMEDIATE } else { context.config.eviction.max_pod_grace_seconds };
-    let message = decide::message(threshold, seen, first);
-    evict(context, inboxes, pod, (threshold.signal.as_str(), grace), message).then(|| first.uid.clone())
+    let grace_seconds =
+        if threshold.is_hard() { IMMEDIATE } else { context.config.eviction.max_pod_grace_seconds };
+    let (message, annotations) = decide::message(threshold, seen, first);
+    let eviction = Eviction { signal: threshold.signal.as_str(), message, annotations, grace_seconds };
+    evict(context, inboxes, pod, eviction).then(|| first.uid.clone())
 }
 
 async fn candidate(
     context: &Arc<Kubelet>,
-    (signal, counted): (Signal, Counted),
+    signal: Signal,
+    counted: Counted,
     pod: &Arc<Pod>,
     stats: &stats::PodStats,
     layers: BTreeMap<String, u64>,
@@ -277,14 +281,18 @@ async fn candidate(
     candidate
 }
 
+/// What is told of a Pod that is evicted, and how long it has to end.
+struct Eviction<'a> {
+    signal: &'a str,
+    message: String,
+    /// Of the event.
+    annotations: BTreeMap<String, String>,
+    grace_seconds: i64,
+}
+
 /// Makes a Pod go. Whether it was still there.
-fn evict(
-    context: &Kubelet,
-    inboxes: &Inboxes,
-    pod: &Pod,
-    (signal, grace): (&str, i64),
-    (message, annotations): (String, BTreeMap<String, String>),
-) -> bool {
+fn evict(context: &Kubelet, inboxes: &Inboxes, pod: &Pod, eviction: Eviction<'_>) -> bool {
+    let Eviction { signal, message, annotations, grace_seconds } = eviction;
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let Some(inbox) = inboxes.get(uid) else { return false };
     tracing::info!(pod = uid, signal, message, "a pod is evicted");
@@ -293,7 +301,7 @@ fn evict(
     inbox.end(Ending {
         reason: REASON.into(),
         message,
-        grace: Some(grace),
+        grace: Some(grace_seconds),
         is_disruption: true,
         is_rejection: false,
     });

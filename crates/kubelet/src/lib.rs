@@ -28,7 +28,6 @@ mod server;
 mod stats;
 mod volumes;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -136,17 +135,11 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
     let request = v1::VersionRequest { version: "v1".into() };
     let version = parts.runtime.version(request).await.map_err(Error::Runtime)?;
     let machine = Arc::new(machine::read_machine(&config, &version));
-    let allocatable = node::allocatable(&config, &machine);
-    let of = |name: &str| allocatable.get(name).copied().unwrap_or_default();
-    let available = (of("cpu"), of("memory"));
     let (limited, unified) = enforce(&config, &machine).await?;
     let (layout, cpus, memory) = aligned(&config, &machine).await?;
     check_numa_nodes(&config, layout.nodes().len())?;
-    let metrics = Arc::new(KubeletMetrics::new(&config.node_name));
-    let resources = Given { metrics: metrics.clone(), layout, cpus, memory, unified, available };
-    let node = node::initial(&config, &machine);
-    let facts = NodeFacts { host_ips: config.node_ips.clone(), runtime_name: version.runtime_name };
-    let context = Arc::new(context(config, parts, (metrics, facts, node, allocatable, started_at)));
+    let resources = Given { layout, cpus, memory, unified };
+    let context = Arc::new(context(config, parts, &machine, version.runtime_name, started_at));
     let kubelet = Arc::new(kubelet(context, &machine, resources).await?);
     images::image_gc::collector::recover(&kubelet.image_store).await;
     start(&kubelet, &machine, listeners);
@@ -162,26 +155,22 @@ pub async fn run(mut config: Config, parts: Parts) -> Result<(), Error> {
 fn context(
     config: Config,
     parts: Parts,
-    (metrics, facts, initial_node, allocatable, started_at): (
-        Arc<KubeletMetrics>,
-        NodeFacts,
-        Node,
-        BTreeMap<String, i64>,
-        Timestamp,
-    ),
+    machine: &Machine,
+    runtime_name: String,
+    started_at: Timestamp,
 ) -> Context {
     Context {
         services: parts.informers.informer::<Service>(),
         recorder: parts.informers.recorder_on("kubelet", &config.node_name),
-        facts,
+        facts: NodeFacts { host_ips: config.node_ips.clone(), runtime_name },
         node: parts.informers.scoped::<Node>(Scope {
             field_selector: Some(format!("metadata.name={}", config.node_name)),
             ..Scope::default()
         }),
         node_state: context::node_state::NodeState::default(),
-        initial_node,
-        allocatable,
-        metrics,
+        initial_node: node::initial(&config, machine),
+        allocatable: node::allocatable(&config, machine),
+        metrics: Arc::new(KubeletMetrics::new(&config.node_name)),
         limit: Arc::new(Semaphore::new(context::CRI_CALLS_MAX)),
         features: context::runtime_features::RuntimeFeatures::default(),
         config,
@@ -199,28 +188,26 @@ fn context(
 
 /// What was taken up of what an earlier kubelet had given away.
 struct Given {
-    metrics: Arc<KubeletMetrics>,
     layout: Arc<Layout>,
     cpus: Option<CpuManager>,
     memory: Option<MemoryManager>,
     unified: Unified,
-    available: (i64, i64),
 }
 
 async fn kubelet(context: Arc<Context>, machine: &Machine, given: Given) -> Result<Kubelet, Error> {
-    let Given { metrics, layout, cpus, memory, unified, available } = given;
-    let root_dir = &context.config.root_dir;
+    let Given { layout, cpus, memory, unified } = given;
+    let (root_dir, metrics) = (&context.config.root_dir, context.metrics.clone());
+    let allocatable = |name: &str| context.allocatable.get(name).copied().unwrap_or_default();
     let resources = NodeResources {
         cpus,
         memory,
-        numa_nodes: layout.nodes(),
-        numa_distances: layout.distances.clone(),
         dra: open_dra(&context.config, &metrics).await,
         devices: DevicePlugins::open(root_dir, layout.nodes(), metrics)
             .map_err(directory_error(&root_dir.join("device-plugins")))?,
-        allocations: Allocations::new(available),
+        allocations: Allocations::new((allocatable("cpu"), allocatable("memory"))),
         memory_capacity: i64::try_from(machine.memory).unwrap_or(i64::MAX),
         unified,
+        layout,
         page_sizes: machine.huge_pages.iter().map(|(size, _)| *size).collect(),
         context: context.clone(),
     };

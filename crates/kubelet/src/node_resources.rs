@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::config::alignment::{Policy, Scope};
 use crate::context::Context;
-use crate::machine::nodes::{Distances, Nodes};
+use crate::machine::layout::Layout;
 use crate::metrics::{Count, KubeletMetrics, Measure};
 use crate::pod::admission::Rejection;
 use allocations::Allocations;
@@ -42,10 +42,8 @@ pub(crate) struct NodeResources {
     pub(crate) cpus: Option<CpuManager>,
     /// Who has memory of certain NUMA nodes; `None` if nobody may.
     pub(crate) memory: Option<MemoryManager>,
-    /// All NUMA nodes.
-    pub(crate) numa_nodes: Nodes,
-    /// How far they are from each other.
-    pub(crate) numa_distances: Distances,
+    /// Which NUMA nodes there are, and what lies on them.
+    pub(crate) layout: Arc<Layout>,
     /// What of that they have.
     pub(crate) allocations: Allocations,
     /// Bytes.
@@ -85,8 +83,7 @@ impl NodeResources {
         providers.extend(cpus.iter().chain(&memory).map(|provider| provider as &dyn Provider));
         let start = std::time::Instant::now();
         self.metrics.count(Count::TopologyAdmissions, &[]);
-        let given =
-            self.config.alignment.allocate((self.numa_nodes, &self.numa_distances), (uid, spec), &providers);
+        let given = self.config.alignment.allocate(&self.layout, uid, spec, &providers);
         self.metrics.measure(Measure::TopologyAdmission, &[], start.elapsed().as_secs_f64() * 1000.0);
         self.count_alignment(spec, &given);
         given

@@ -188,9 +188,7 @@ async fn pass(
     let now = server.context.clock.now();
     // A connection may outlive the certificate that it began with.
     let certified = certified.as_ref().filter(|certified| certified.is_valid(now)).map(|one| &one.user);
-    let path = request.uri().path();
-    access::check(&server.access, &server.context, certified, (request.method(), path, request.headers()))
-        .await?;
+    access::check(&server.access, &server.context, certified, request).await?;
     slot.prove(if certified.is_some() { Standing::Own } else { Standing::Known });
     Ok(())
 }

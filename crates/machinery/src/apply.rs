@@ -194,7 +194,8 @@ fn record<'a>(
         return;
     }
     let all = |_: &Identity<'_>| true;
-    for (identity, lost) in losses(write, versions, (live, new), &changes, managers, &all) {
+    let change = Change { live, new, comparison: &changes };
+    for (identity, lost) in losses(write, versions, &change, managers, &all) {
         managers.subtract(&identity, &lost.all());
     }
     let mut gained = changes.modified;
@@ -222,12 +223,18 @@ impl<'a> Loss<'a> {
     }
 }
 
+/// A change of an object, in the version that is written.
+struct Change<'c> {
+    live: &'c Value,
+    new: &'c Value,
+    comparison: &'c Comparison<'c>,
+}
+
 /// What each entry that `counts` loses; entries of versions that are not served lose themselves.
 fn losses<'a>(
     write: &Write<'_>,
     versions: &dyn Versions,
-    (live, new): (&Value, &Value),
-    changes: &Comparison<'_>,
+    change: &Change<'_>,
     managers: &mut Managers<'a>,
     counts: &dyn Fn(&Identity<'_>) -> bool,
 ) -> Vec<(Identity<'a>, Loss<'a>)> {
@@ -235,11 +242,11 @@ fn losses<'a>(
     let mut unserved = Vec::new();
     for (identity, entry) in managers.iter().filter(|(identity, _)| counts(identity)) {
         if entry.api_version == write.api_version {
-            losses.push((identity.clone(), loss(&entry.set, changes)));
+            losses.push((identity.clone(), loss(&entry.set, change.comparison)));
             continue;
         }
         let converted = |object: &Value| versions.convert(object, &entry.api_version);
-        match (versions.schema(&entry.api_version), converted(live), converted(new)) {
+        match (versions.schema(&entry.api_version), converted(change.live), converted(change.new)) {
             (Some(schema), Some(live), Some(new)) => {
                 let mut changes = compare(Typed::root(schema), &live, &new, &is_untracked);
                 changes.exclude(write.ignored);
@@ -328,8 +335,9 @@ fn apply_once(
 
     let mut changes = compare(root, &base, &object, &is_untracked);
     changes.exclude(write.ignored);
+    let change = Change { live: &base, new: &object, comparison: &changes };
     let others = |other: &Identity<'_>| *other != identity;
-    let lost = losses(write, versions, (&base, &object), &changes, &mut managers, &others);
+    let lost = losses(write, versions, &change, &mut managers, &others);
     if on_conflict == OnConflict::Refuse {
         refuse_conflicts(&lost)?;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::{Backoff, Tasks};
-use controller::trace::Reporter;
+use controller::trace::{Reporter, Span};
 use controller::{Change, Changes, FlushedRules, Informers};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -150,9 +150,17 @@ impl Follower<'_> {
             }
             self.sandboxes.stand(version);
             self.commits.send_modify(|count| *count += 1);
-            let times = (start, self.informers.clock().now());
+            let end = self.informers.clock().now();
             for (revision, object) in pending.spans.drain(..) {
-                self.reporter.span(revision, ("network-policy", "rules programmed"), &object, times, "");
+                self.reporter.span(Span {
+                    cause: revision,
+                    component: "network-policy".to_owned(),
+                    name: "rules programmed".to_owned(),
+                    object,
+                    start_us: start.as_microsecond(),
+                    end_us: end.as_microsecond(),
+                    detail: String::new(),
+                });
             }
             if std::mem::take(&mut was_flushed) {
                 self.flushed.tell();

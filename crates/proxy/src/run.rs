@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::{Backoff, Tasks};
-use controller::trace::Reporter;
+use controller::trace::{Reporter, Span};
 use controller::{Change, FlushedRules, Informers};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -178,7 +178,15 @@ impl Proxy {
         let families = self.health.families();
         pending.triggers.into_iter().for_each(|since| self.metrics.in_force(families, since, end));
         for (revision, object) in pending.objects {
-            self.reporter.span(revision, ("proxy", "rules programmed"), &object, (start, end), "");
+            self.reporter.span(Span {
+                cause: revision,
+                component: "proxy".to_owned(),
+                name: "rules programmed".to_owned(),
+                object,
+                start_us: start.as_microsecond(),
+                end_us: end.as_microsecond(),
+                detail: String::new(),
+            });
         }
     }
 

@@ -222,12 +222,14 @@ pub(crate) fn labels(sandbox: &Sandbox, container: Option<&Container>) -> Vec<St
 /// All series of a container that runs. `written` are the bytes in its writable layer, which is in `folder`. Blocking.
 pub(crate) fn of_container(
     cgroups: &Cgroups,
-    (sandbox, container): (&Sandbox, &Container),
-    (folder, written): (&Path, u64),
+    sandbox: &Sandbox,
+    container: &Container,
+    folder: &Path,
+    written: u64,
     now: i64,
 ) -> Vec<v1::Metric> {
     let labels = labels(sandbox, Some(container));
-    let look = Look::at(cgroups, container, (folder, written), now);
+    let look = Look::at(cgroups, container, folder, written, now);
     let metric = |name: &str, kind: MetricType, more: Vec<String>, value| v1::Metric {
         name: name.to_owned(),
         timestamp: now,
@@ -266,7 +268,7 @@ struct Look {
 }
 
 impl Look {
-    fn at(cgroups: &Cgroups, container: &Container, (folder, written): (&Path, u64), now: i64) -> Self {
+    fn at(cgroups: &Cgroups, container: &Container, folder: &Path, written: u64, now: i64) -> Self {
         let cgroup = &container.record.cgroup;
         let started = match *container.status.borrow() {
             Status::Running(Started { pid, at, .. }) => Some((pid, at)),

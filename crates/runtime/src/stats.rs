@@ -102,7 +102,7 @@ impl Inner {
     fn metrics(&self, sandbox: &Sandbox, container: &Container) -> Vec<v1::Metric> {
         let dir = self.container_dir(container);
         let written = self.layer(container).bytes;
-        metrics::of_container(&self.cgroups, (sandbox, container), (&dir, written), self.now())
+        metrics::of_container(&self.cgroups, sandbox, container, &dir, written, self.now())
     }
 
     /// What all containers have written into their own file systems.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use base::{Clock, Random, Tasks};
 use controller::informer::Changes;
 use controller::pod::Pod;
-use controller::trace::Reporter;
+use controller::trace::{Reporter, Span};
 use controller::{ActionExecutor, AfterBurst, Informer, Informers};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -235,7 +235,7 @@ impl Scheduler {
         let mut decision = match extenders.as_slice() {
             [] => decide(&pod, default_selector.as_ref(), &self.snapshot, chance, &mut told),
             some => {
-                decide_with(some, (&pod, default_selector.as_ref()), &self.snapshot, chance, &mut told).await
+                decide_with(some, &pod, default_selector.as_ref(), &self.snapshot, chance, &mut told).await
             }
         };
         let mut preempted = None;
@@ -260,12 +260,12 @@ impl Scheduler {
         let end = self.clock.now();
         self.metrics.decided(start, end);
         self.metrics.timed(&pod, std::mem::take(&mut told.timings));
-        let object = format!("pods/{key}");
         let detail = match &decision {
             Decision::Failed(why) | Decision::Unheard(why) => why.clone(),
             Decision::Bind(_) | Decision::Unschedulable(_) => told.text(),
         };
-        self.reporter.span(revision, ("scheduler", "decide"), &object, (start, end), &detail);
+        let (start_us, end_us) = (start.as_microsecond(), end.as_microsecond());
+        self.reporter.span(Span { start_us, end_us, detail, ..span("decide", key, revision) });
         match decision {
             Decision::Bind(choice) => self.bind(key, &pod, revision, choice, start),
             Decision::Unheard(why) => {
@@ -307,6 +307,17 @@ impl Scheduler {
         self.metrics.incoming(incoming);
         let placed = self.snapshot.placed().saturating_sub(self.nominations.len());
         self.metrics.cached(self.snapshot.len(), placed, self.binding.len());
+    }
+}
+
+/// A step for a Pod, which takes no time yet.
+fn span(name: &str, key: &str, revision: u64) -> Span {
+    Span {
+        cause: revision,
+        component: "scheduler".to_owned(),
+        name: name.to_owned(),
+        object: format!("pods/{key}"),
+        ..Span::default()
     }
 }
 

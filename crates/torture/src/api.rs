@@ -132,9 +132,9 @@ impl Client {
     async fn outcome(&self, call: Call, recorder: &Recorder) -> Outcome {
         let window = self.definition.as_deref().map(Window::open);
         let version = self.objects.version();
-        match self.try_call((&call, version), window.as_ref()).await {
+        match self.try_call(&call, version, window.as_ref()).await {
             Ok((code, body)) => {
-                let close = |window: Window<'_>| window.close((&call, version), (code, &body), recorder);
+                let close = |window: Window<'_>| window.close(&call, version, code, &body, recorder);
                 window.into_iter().for_each(close);
                 self.objects.read(&call, code, &body)
             }
@@ -142,17 +142,18 @@ impl Client {
         }
     }
 
-    async fn try_call(&self, (call, version): (&Call, Version), window: Option<&Window<'_>>) -> Answer {
+    async fn try_call(&self, call: &Call, version: Version, window: Option<&Window<'_>>) -> Answer {
         let objects = &self.objects;
         let level = window.map(|window| window.level);
         match call {
             Call::Create { key, value, .. } => {
                 let (namespace, name) = objects.place(key);
-                let object = objects.object(name, value, (None, level, version));
+                let object = objects.object(name, value, level, version);
                 self.ask(Method::POST, &objects.collection(version, namespace), Some(object)).await
             }
             Call::Update { key, value, expect, .. } => {
-                let object = objects.object(objects.place(key).1, value, (Some(*expect), level, version));
+                let mut object = objects.object(objects.place(key).1, value, level, version);
+                object["metadata"]["resourceVersion"] = json!(expect.to_string());
                 self.ask(Method::PUT, &objects.path(version, key), Some(object)).await
             }
             Call::Delete { key, expect, .. } => {

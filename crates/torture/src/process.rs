@@ -118,7 +118,7 @@ impl Job {
             let mut text = String::new();
             stderr.read_to_string(&mut text).map(|_| text)
         });
-        let told = read(stdout, (&mut child, &self.folder, log.path()), fault, started)?;
+        let told = read(stdout, &mut child, &self.folder, log.path(), fault, started)?;
         let status = child.wait()?;
         let complaints = complaints.join().unwrap_or_else(|_| Ok(String::new()))?;
         let trace = match fault {
@@ -236,7 +236,9 @@ struct Told {
 /// Reads what the process prints, and kills or stops it when its time has come.
 fn read(
     stdout: impl Read,
-    (child, folder, log): (&mut Child, &Path, &Path),
+    child: &mut Child,
+    folder: &Path,
+    log: &Path,
     fault: &Fault,
     started: Instant,
 ) -> Result<Told> {

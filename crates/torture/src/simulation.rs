@@ -65,7 +65,7 @@ impl Simulation {
         let mut now = Timestamp::from_second(1_767_225_600)?;
         for life in 0..self.lives {
             // What is left in the runtime when a life ends goes with it, without being written out: a crash.
-            let live = live(self, folder.path(), &random, (life, now), &recorder);
+            let live = live(self, folder.path(), &random, life, now, &recorder);
             now = runtime()?.block_on(live)?;
         }
         Ok(recorder.history())
@@ -77,7 +77,8 @@ async fn live(
     simulation: &Simulation,
     folder: &Path,
     random: &Random,
-    (life, start): (usize, Timestamp),
+    life: usize,
+    start: Timestamp,
     recorder: &Recorder,
 ) -> Result<Timestamp> {
     let clock = Clock::simulated(start);

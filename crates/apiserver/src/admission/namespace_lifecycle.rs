@@ -4,6 +4,7 @@ use machinery::metadata::Metadata;
 use serde_json::{Value, json};
 
 use super::{Context, Operation, Step, child};
+use crate::kinds::GroupVersionResource;
 use crate::status::{Error, Result, Subject};
 
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -59,7 +60,8 @@ pub(super) fn validate(context: &Context<'_>, object: &Value) -> Result<()> {
     }
     let namespace = Metadata::of(object).namespace();
     let wanted = ["/metadata/deletionTimestamp"];
-    let Some(found) = context.lookup_part(("", "v1", "namespaces"), ("", namespace), &wanted) else {
+    let Some(found) = context.lookup_part(GroupVersionResource::core("namespaces"), "", namespace, &wanted)
+    else {
         return Err(missing(namespace));
     };
     if !Metadata::of(&found).is_terminating() {

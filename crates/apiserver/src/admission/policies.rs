@@ -8,15 +8,12 @@ use super::attributes::{About, asking, is_asked_about, unready};
 use super::{Context, Step};
 use crate::cluster::Cluster;
 use crate::policies::is_exempt_kind;
-use crate::policies::mutation::Mutations;
-use crate::policies::policy::{Evaluator, Hook};
+use crate::policies::policy::Evaluator;
 use crate::policies::source::{Hooks, Source};
-use crate::policies::validation::Validations;
 use crate::policies::{mutating, validating};
 use crate::reinvocation::Reinvocation;
 use crate::request::Authorized;
 use crate::status::Result;
-use crate::webhooks::attributes::Attributes;
 
 /// The names of the two plugins.
 pub const MUTATING: &str = "MutatingAdmissionPolicy";
@@ -36,7 +33,8 @@ pub(super) fn mutate<'a>(
             let old = about.old(context);
             let attributes = about.attributes(context.request, object, old.as_deref());
             let mut shown = Some(about.shown(object).into_owned());
-            change((context.cluster, context.request), &hooks, &attributes, (&mut shown, rounds)).await?;
+            let environment = mutating_environment(context.cluster, context.request);
+            mutating::admit(&environment, &hooks, &attributes, &mut shown, rounds).await?;
             if let Some(new) = shown {
                 about.take(object, new);
             }
@@ -45,23 +43,17 @@ pub(super) fn mutate<'a>(
     })
 }
 
-/// Has all policies change what a request is about.
-///
-/// # Errors
-/// What the policies say that fail, or what is wrong with what they have made.
-pub(super) async fn change(
-    (cluster, request): (&Cluster, &Authorized),
-    hooks: &[Hook<Mutations>],
-    attributes: &Attributes<'_>,
-    (object, rounds): (&mut Option<Value>, &mut Reinvocation),
-) -> Result<()> {
-    let environment = mutating::Environment {
+/// The environment in which policies change what a request is about.
+pub(super) fn mutating_environment<'a>(
+    cluster: &'a Cluster,
+    request: &Authorized,
+) -> mutating::Environment<'a> {
+    mutating::Environment {
         metrics: &cluster.policies.mutations,
         webhooks: &cluster.webhooks.metrics,
         security: &cluster.security,
         deadline: deadline(cluster, request),
-    };
-    mutating::admit(&environment, hooks, attributes, object, rounds).await
+    }
 }
 
 /// Has an object pass all policies.
@@ -72,29 +64,24 @@ pub(super) fn validate<'a>(context: &'a Context<'a>, object: &'a Value) -> Step<
             let about = About::of(context);
             let (shown, old) = (about.shown(object), about.old(context));
             let attributes = about.attributes(context.request, object, old.as_deref());
-            pass((context.cluster, context.request), &hooks, &attributes, Some(&shown)).await
+            let environment = validating_environment(context.cluster, context.request);
+            validating::validate(&environment, &hooks, &attributes, Some(&shown)).await
         })
     })
 }
 
-/// Has a request pass all policies.
-///
-/// # Errors
-/// What the first policy says that refuses it.
-pub(super) async fn pass(
-    (cluster, request): (&Cluster, &Authorized),
-    hooks: &[Hook<Validations>],
-    attributes: &Attributes<'_>,
-    object: Option<&Value>,
-) -> Result<()> {
-    let environment = validating::Environment {
+/// The environment in which a request passes policies.
+pub(super) fn validating_environment<'a>(
+    cluster: &'a Cluster,
+    request: &'a Authorized,
+) -> validating::Environment<'a> {
+    validating::Environment {
         notes: &request.notes,
         metrics: &cluster.policies.validations,
         webhooks: &cluster.webhooks.metrics,
         security: &cluster.security,
         deadline: deadline(cluster, request),
-    };
-    validating::validate(&environment, hooks, attributes, object).await
+    }
 }
 
 /// The policies that count; or, if there are none, what comes of it.

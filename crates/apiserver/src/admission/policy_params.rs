@@ -9,7 +9,7 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Context, Operation, Step, judged};
-use crate::kinds::{Kinds, Part};
+use crate::kinds::{GroupVersionResource, Kinds, Part};
 use crate::policies::GROUP;
 use crate::policies::policy::{Binding, ParamKind, ParamRef};
 use crate::status::{Error, Result};
@@ -74,7 +74,8 @@ fn of_binding(context: &Context<'_>, policies: &str, object: &Value) -> Option<A
     let ParamRef { name, namespace, .. } = param_ref?;
     let (user, verb) = (shown(context.request.user()), if name.is_empty() { "list" } else { "get" });
     let version = context.request.kind.version();
-    let found = context.lookup_part((GROUP, version, policies), ("", &policy), &["/spec/paramKind"]);
+    let policies = GroupVersionResource::new(GROUP, version, policies);
+    let found = context.lookup_part(policies, "", &policy, &["/spec/paramKind"]);
     let is_found = found.is_some();
     let kind = found.and_then(|found| ParamKind::of(found.get("spec")?));
     let attributes = Attributes { name, namespace, ..Attributes::default() };

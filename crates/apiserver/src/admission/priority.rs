@@ -6,6 +6,7 @@ use machinery::metadata::Metadata;
 use serde_json::Value;
 
 use super::{Context, Operation, child, text};
+use crate::kinds::GroupVersionResource;
 use crate::status::{Error, Result};
 
 const GROUP: &str = "scheduling.k8s.io";
@@ -90,7 +91,8 @@ fn lookup(context: &Context<'_>, name: &str) -> Option<Class> {
     if let Some((name, value)) = SYSTEM.iter().find(|(system, _)| *system == name) {
         return Some(Class { name: (*name).to_owned(), value: *value, policy: PREEMPT.to_owned() });
     }
-    let class = context.lookup_part((GROUP, "v1", "priorityclasses"), ("", name), &WANTED);
+    let classes = GroupVersionResource::new(GROUP, "v1", "priorityclasses");
+    let class = context.lookup_part(classes, "", name, &WANTED);
     class.map(|class| read(&class))
 }
 

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::{Context, Operation, Step, child, text};
 use crate::cache::IndexKey;
 use crate::filter::Filter;
+use crate::kinds::GroupVersionResource;
 use crate::status::Result;
 
-const ACCOUNTS: (&str, &str, &str) = ("", "v1", "serviceaccounts");
+const ACCOUNTS: GroupVersionResource<'_> = GroupVersionResource::core("serviceaccounts");
 const DEFAULT_NAME: &str = "default";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -59,7 +60,7 @@ fn complete(context: &Context<'_>, pod: &mut Value) -> Result<()> {
     }
     let namespace = Metadata::of(pod).namespace().to_owned();
     let wanted = ["/automountServiceAccountToken", "/imagePullSecrets"];
-    let Some(account) = context.lookup_part(ACCOUNTS, (&namespace, &name), &wanted) else {
+    let Some(account) = context.lookup_part(ACCOUNTS, &namespace, &name, &wanted) else {
         let why =
             format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         return Err(context.forbidden(Metadata::of(pod).name(), &why));
@@ -96,7 +97,7 @@ pub(super) fn validate(context: &Context<'_>, pod: &Value) -> Result<()> {
     }
     let name = text(pod, "/spec/serviceAccountName");
     let wanted = ["/metadata/name", "/metadata/annotations", "/secrets", "/imagePullSecrets"];
-    let account = context.lookup_part(ACCOUNTS, (Metadata::of(pod).namespace(), name), &wanted);
+    let account = context.lookup_part(ACCOUNTS, Metadata::of(pod).namespace(), name, &wanted);
     match account.and_then(|account| secrets::foreign(pod, &account, is_debugging)) {
         Some(why) => refuse(&why),
         None => Ok(()),

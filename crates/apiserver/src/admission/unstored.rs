@@ -14,6 +14,7 @@ use crate::deadline;
 use crate::policies::mutation::Mutations;
 use crate::policies::source::Hooks as Policies;
 use crate::policies::validation::Validations;
+use crate::policies::{mutating as mutating_policies, validating as validating_policies};
 use crate::reinvocation::Reinvocation;
 use crate::request::Authorized;
 use crate::status::Result;
@@ -136,13 +137,15 @@ impl All {
         let environment = environment(cluster, request);
         let asking = async {
             let mut rounds = Reinvocation::default();
-            self.change((cluster, request), attributes, (&mut object, &mut rounds)).await?;
+            self.change(cluster, request, attributes, &mut object, &mut rounds).await?;
             if rounds.needs_second() {
                 rounds.begin_second();
-                self.change((cluster, request), attributes, (&mut object, &mut rounds)).await?;
+                self.change(cluster, request, attributes, &mut object, &mut rounds).await?;
             }
             if let Some(hooks) = &self.policies {
-                policies::pass((cluster, request), hooks, attributes, object.as_ref()).boxed().await?;
+                let environment = policies::validating_environment(cluster, request);
+                let passing = validating_policies::validate(&environment, hooks, attributes, object.as_ref());
+                passing.boxed().await?;
             }
             if let Some(hooks) = &self.validating {
                 validating::validate(&environment, hooks, attributes, object.as_ref()).await?;
@@ -155,13 +158,15 @@ impl All {
     /// One round of those that change. There is nothing to change of what is deleted, and policies are not asked about it.
     async fn change(
         &self,
-        (cluster, request): (&Cluster, &Authorized),
+        cluster: &Cluster,
+        request: &Authorized,
         attributes: &Attributes<'_>,
-        (object, rounds): (&mut Option<Value>, &mut Reinvocation),
+        object: &mut Option<Value>,
+        rounds: &mut Reinvocation,
     ) -> Result<()> {
         if let Some(hooks) = self.changing.as_ref().filter(|_| attributes.operation != Asked::Delete) {
-            let changing =
-                policies::change((cluster, request), hooks, attributes, (&mut *object, &mut *rounds));
+            let environment = policies::mutating_environment(cluster, request);
+            let changing = mutating_policies::admit(&environment, hooks, attributes, object, rounds);
             changing.boxed().await?;
         }
         if let Some(hooks) = &self.mutating {

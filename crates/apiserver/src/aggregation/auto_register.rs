@@ -20,7 +20,7 @@ use crate::api::Api;
 use crate::bootstrap::api_services::{MANAGED, ON_START, api_service, api_services};
 use crate::cache::watcher_index::IndexKey;
 use crate::catalogue::priorities::{DEFINED, OWN_GROUP};
-use crate::kinds::Part;
+use crate::kinds::{GroupVersionResource, Part};
 use crate::request;
 use crate::request_info::Verb;
 use crate::status::Result;
@@ -32,7 +32,7 @@ use crate::write::options::DeleteOptions;
 
 /// Put right always.
 const ALWAYS: &str = "true";
-const RESOURCE: (&str, &str, &str) = (OWN_GROUP, "v1", "apiservices");
+const RESOURCE: GroupVersionResource<'_> = GroupVersionResource::new(OWN_GROUP, "v1", "apiservices");
 /// What of an APIService is looked at.
 const PARTS: [&str; 4] = ["/metadata/name", "/metadata/labels", "/metadata/uid", "/spec"];
 /// After something that failed.
@@ -176,10 +176,9 @@ fn is_as(there: &Value, wanted: &Value) -> bool {
 }
 
 async fn take(api: &Api, step: &Step) -> Result<()> {
-    let (group, version, resource) = RESOURCE;
     let named = |name: &str| json!({"metadata": {"name": name}});
     match step {
-        Step::Create(object) => ensure(api, group, version, resource, "", object.clone()).await,
+        Step::Create(object) => ensure(api, RESOURCE, "", object.clone()).await,
         Step::Replace(name, spec) => {
             let Some((request, _)) = request::of_server(api, RESOURCE, "", named(name), Verb::Update) else {
                 return Ok(());

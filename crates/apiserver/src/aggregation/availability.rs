@@ -28,7 +28,7 @@ use crate::cache::Watcher;
 use crate::cache::watcher_index::IndexKey;
 use crate::catalogue::priorities::OWN_GROUP;
 use crate::connection_error::ConnectionError;
-use crate::kinds::Part;
+use crate::kinds::{GroupVersionResource, Part};
 use crate::request;
 use crate::request_info::Verb;
 use crate::service_reference::{self, ServiceReference};
@@ -285,7 +285,7 @@ async fn write(
         return Ok(object.revision);
     }
     let identity = json!({"metadata": {"name": name}});
-    let resource = (OWN_GROUP, "v1", "apiservices");
+    let resource = GroupVersionResource::new(OWN_GROUP, "v1", "apiservices");
     let Some((request, _)) = request::of_server(api, resource, "", identity, Verb::Update) else {
         return Err(Error::unknown_path());
     };

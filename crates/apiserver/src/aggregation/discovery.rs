@@ -10,7 +10,7 @@ use auth::UserInfo;
 use base::Backoff;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use schema::walk::budget::Allowance;
 use schema::walk::decode::{DecodeError, FieldValidation};
 use serde_json::Value;
@@ -20,6 +20,7 @@ use super::Aggregation;
 use super::remote::{self, aggregator};
 use super::served::Served;
 use crate::api::Api;
+use crate::body::Body;
 use crate::catalogue::remote_discovery::{self, RemoteDiscovery};
 use crate::catalogue::specification::Specification;
 use crate::configuration_error::Cause;
@@ -145,7 +146,8 @@ async fn resources(
 ) -> Result<(Arc<Vec<Value>>, Option<String>), Failure> {
     let (group, version) = (&served.registration.group, &served.registration.version);
     let known = before.etag.as_deref().zip(before.resources.as_ref());
-    let answer = get(api, served, ("/apis", AGGREGATED), known.map(|(etag, _)| etag), &aggregator()).await?;
+    let etag = known.map(|(etag, _)| etag);
+    let answer = get(api, served, request("/apis", AGGREGATED, &aggregator(), etag)?).await?;
     match (answer.status(), known) {
         (StatusCode::NOT_MODIFIED, Some((etag, resources))) => {
             return Ok((Arc::clone(resources), Some(etag.to_owned())));
@@ -163,7 +165,7 @@ async fn resources(
         _ => {}
     }
     let nobody = UserInfo { name: aggregator().name, ..UserInfo::default() };
-    let answer = get(api, served, (&served.registration.path(), JSON), None, &nobody).await?;
+    let answer = get(api, served, request(&served.registration.path(), JSON, &nobody, None)?).await?;
     if answer.status() != StatusCode::OK {
         return Err(Failure::Status(answer.status()));
     }
@@ -175,7 +177,7 @@ async fn resources(
 
 /// The hash of the group-version's OpenAPI document; nothing if there is none.
 async fn third(api: &Api, aggregation: &Aggregation, served: &Served) -> Result<Option<String>, Failure> {
-    let answer = get(api, served, ("/openapi/v3", JSON), None, &reader()).await?;
+    let answer = get(api, served, request("/openapi/v3", JSON, &reader(), None)?).await?;
     match answer.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND => return Ok(None),
@@ -212,7 +214,7 @@ async fn second(
     served: &Served,
     tag: &mut Option<String>,
 ) -> Result<Option<Arc<Specification>>, Failure> {
-    let answer = get(api, served, ("/openapi/v2", JSON), tag.as_deref(), &reader()).await?;
+    let answer = get(api, served, request("/openapi/v2", JSON, &reader(), tag.as_deref())?).await?;
     match answer.status() {
         StatusCode::OK => {}
         StatusCode::NOT_MODIFIED => return Ok(None),
@@ -233,18 +235,18 @@ fn reader() -> UserInfo {
     UserInfo { name: "system:aggregator".to_owned(), ..UserInfo::default() }
 }
 
-async fn get(
-    api: &Api,
-    served: &Served,
-    (path, accept): (&str, &str),
-    etag: Option<&str>,
-    user: &UserInfo,
-) -> Result<Response<Bytes>, Failure> {
+/// A request for a document, unless it is still the one that has this tag.
+fn request(path: &str, accept: &str, user: &UserInfo, etag: Option<&str>) -> Result<Request<Body>, Failure> {
     let mut request = remote::own_request(path, accept, user).map_err(ConnectionError::from)?;
     if let Some(etag) = etag.and_then(|etag| HeaderValue::from_str(etag).ok()) {
         request.headers_mut().insert(IF_NONE_MATCH, etag);
     }
-    let bytes_max = if path == "/openapi/v2" { DOCUMENT_BYTES_MAX } else { DISCOVERY_BYTES_MAX };
+    Ok(request)
+}
+
+async fn get(api: &Api, served: &Served, request: Request<Body>) -> Result<Response<Bytes>, Failure> {
+    let bytes_max =
+        if request.uri().path() == "/openapi/v2" { DOCUMENT_BYTES_MAX } else { DISCOVERY_BYTES_MAX };
     Ok(remote::ask(api, &served.link, request, bytes_max).await?)
 }
 

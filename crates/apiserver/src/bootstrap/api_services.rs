@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::catalogue::priorities::PRIORITIES;
+use crate::kinds::GroupVersionResource;
 use crate::status::Result;
 use crate::write::loopback::ensure;
 
@@ -17,8 +18,8 @@ pub(crate) const ON_START: &str = "onstart";
 /// # Errors
 /// When the store or the cache fail.
 pub(super) async fn run(api: &Api) -> Result<()> {
-    let created =
-        api_services().map(|object| ensure(api, "apiregistration.k8s.io", "v1", "apiservices", "", object));
+    let resource = GroupVersionResource::new("apiregistration.k8s.io", "v1", "apiservices");
+    let created = api_services().map(|object| ensure(api, resource, "", object));
     futures::future::try_join_all(created).await.map(drop)
 }
 

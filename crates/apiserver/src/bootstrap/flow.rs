@@ -10,8 +10,7 @@ use resources::flow_control;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::kinds::Kind;
-use crate::kinds::Part;
+use crate::kinds::{GroupVersionResource, Kind, Part};
 use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::Result;
@@ -85,7 +84,7 @@ async fn lead(api: &Api) -> Result<()> {
             continue;
         }
         let object = json!({"metadata": {"name": Metadata::of(&schema).name()}});
-        let asked = of_server(api, (GROUP, "v1", schemas.resource()), "", object, Verb::Update);
+        let asked = of_server(api, schemas.group_version_resource(), "", object, Verb::Update);
         let Some((request, _)) = asked else { continue };
         let request = request.below("status");
         let outcome = change(api, &request, Part::Status, |old| {
@@ -133,14 +132,12 @@ fn dangling(schema: &Value, level: &str, is_there: bool, now: Timestamp) -> Opti
 }
 
 async fn keep(api: &Api, kind: &Kind, wanted: &Value) -> Result<()> {
-    let resource = kind.resource();
+    let resource = kind.group_version_resource();
     let name = Metadata::of(wanted).name().to_owned();
     let Some(current) = kind.cache().get(&kind.key("", &name)) else {
-        return ensure(api, GROUP, "v1", resource, "", wanted.clone()).await;
+        return ensure(api, resource, "", wanted.clone()).await;
     };
-    let Some((request, mut wanted)) =
-        of_server(api, (GROUP, "v1", resource), "", wanted.clone(), Verb::Update)
-    else {
+    let Some((request, mut wanted)) = of_server(api, resource, "", wanted.clone(), Verb::Update) else {
         return Ok(());
     };
     crate::codec::default(kind, &mut wanted)?;
@@ -171,7 +168,8 @@ async fn keep(api: &Api, kind: &Kind, wanted: &Value) -> Result<()> {
 
 async fn remove(api: &Api, resource: &str, name: &str) -> Result<()> {
     let object = json!({"metadata": {"name": name}});
-    let Some((request, _)) = of_server(api, (GROUP, "v1", resource), "", object, Verb::Delete) else {
+    let resource = GroupVersionResource::new(GROUP, "v1", resource);
+    let Some((request, _)) = of_server(api, resource, "", object, Verb::Delete) else {
         return Ok(());
     };
     match delete::delete(api, &request, &DeleteOptions::default()).await {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::kinds::Part;
+use crate::kinds::{GroupVersionResource, Part};
 use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::{Error, Result};
@@ -86,12 +86,12 @@ fn add<K: Serialize>(all: &mut Vec<Wanted>, resource: &'static str, objects: Vec
 /// Creates an object, or adds what it lacks.
 pub(super) async fn reconcile(api: &Api, (resource, wanted): Wanted) -> Result<()> {
     let namespace = Metadata::of(&wanted).namespace().to_owned();
-    let Some((request, wanted)) = of_server(api, (GROUP, "v1", resource), &namespace, wanted, Verb::Update)
-    else {
+    let whole_name = GroupVersionResource::new(GROUP, "v1", resource);
+    let Some((request, wanted)) = of_server(api, whole_name, &namespace, wanted, Verb::Update) else {
         return Ok(());
     };
     let Some(existing) = request.kind.cache().get(&request.key()) else {
-        return ensure(api, GROUP, "v1", resource, &namespace, wanted).await;
+        return ensure(api, whole_name, &namespace, wanted).await;
     };
     if merged(resource, &existing.value(), &wanted).is_none() {
         return Ok(());

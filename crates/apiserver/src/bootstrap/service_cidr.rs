@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::api::Api;
-use crate::kinds::Part;
+use crate::kinds::{GroupVersionResource, Part};
 use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::Result;
@@ -15,7 +15,9 @@ use crate::write::loopback::ensure;
 
 const DEFAULT: &str = "kubernetes";
 
-const SERVICE_CIDRS: (&str, &str, &str) = ("networking.k8s.io", "v1", "servicecidrs");
+const EVENTS: GroupVersionResource<'_> = GroupVersionResource::new("events.k8s.io", "v1", "events");
+const SERVICE_CIDRS: GroupVersionResource<'_> =
+    GroupVersionResource::new("networking.k8s.io", "v1", "servicecidrs");
 
 /// Makes the range of service addresses, or adds the second family to it, and says that addresses can be had from it.
 ///
@@ -24,8 +26,7 @@ const SERVICE_CIDRS: (&str, &str, &str) = ("networking.k8s.io", "v1", "serviceci
 pub(super) async fn service_range(api: &Api) -> Result<()> {
     let ranges: Vec<String> = api.config.service_cidrs.iter().map(|range| range.to_string()).collect();
     let object = json!({"metadata": {"name": DEFAULT}, "spec": {"cidrs": ranges}});
-    let (group, version, resource) = SERVICE_CIDRS;
-    ensure(api, group, version, resource, "", object.clone()).await?;
+    ensure(api, SERVICE_CIDRS, "", object.clone()).await?;
     widen_service_range(api, object.clone(), &ranges).await?;
     service_range_is_ready(api, object).await
 }
@@ -101,7 +102,7 @@ async fn tell_of_difference(api: &Api, range: &Value, has: &[&str], ranges: &[St
             "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "name": about.name(), "uid": about.uid(),
         },
     });
-    if let Err(failure) = ensure(api, "events.k8s.io", "v1", "events", "default", event).await {
+    if let Err(failure) = ensure(api, EVENTS, "default", event).await {
         warn!(%failure, "the event could not be recorded");
     }
 }

@@ -80,7 +80,8 @@ impl ConversionMetrics {
     pub(super) fn asked(
         &self,
         definition: &str,
-        (from, to): (&str, &str),
+        from: &str,
+        to: &str,
         took: Duration,
         failure: Option<FailureType>,
     ) {

@@ -14,6 +14,7 @@ use tracing::warn;
 
 use super::storage_versions;
 use crate::api::Api;
+use crate::kinds::GroupVersionResource;
 use crate::request::of_server;
 use crate::request_info::Verb;
 use crate::status::Result;
@@ -22,7 +23,7 @@ use crate::write::loopback::put;
 use crate::write::options::DeleteOptions;
 
 const NAMESPACE: &str = "kube-system";
-const RESOURCE: (&str, &str, &str) = ("coordination.k8s.io", "v1", "leases");
+const RESOURCE: GroupVersionResource<'_> = GroupVersionResource::new("coordination.k8s.io", "v1", "leases");
 const LABEL: &str = "apiserver.kubernetes.io/identity";
 const LABEL_VALUE: &str = "kube-apiserver";
 /// Source: `--identity-lease-duration-seconds`.
@@ -95,12 +96,11 @@ async fn renew(api: &Api, name: &str, holder: &str) -> Result<()> {
             "renewTime": metadata::micro_time(api.clock.now()),
         },
     });
-    let (group, version, resource) = RESOURCE;
-    put(api, group, version, resource, NAMESPACE, lease).await
+    put(api, RESOURCE, NAMESPACE, lease).await
 }
 
 async fn remove_stale(api: &Api) {
-    let (group, version, resource) = RESOURCE;
+    let GroupVersionResource { group, version, resource } = RESOURCE;
     let Some(kind) = api.kind(group, version, resource) else { return };
     let all = kind.cache().list(&kind.key(NAMESPACE, ""), 0).objects;
     for lease in all.iter().map(|object| kind.value(object)) {

@@ -14,11 +14,13 @@ use resources::{Resource, storage_versions};
 use serde_json::{Value, json};
 
 use crate::api::Api;
+use crate::kinds::GroupVersionResource;
 use crate::status::{Error, Result};
 use crate::write::Decoded;
 use crate::write::loopback::ensure;
 
-const RESOURCE: (&str, &str, &str) = ("internal.apiserver.k8s.io", "v1alpha1", "storageversions");
+const RESOURCE: GroupVersionResource<'_> =
+    GroupVersionResource::new("internal.apiserver.k8s.io", "v1alpha1", "storageversions");
 
 /// Writes the entries of the server that has this identity.
 ///
@@ -28,10 +30,9 @@ pub(super) async fn publish(api: &Api, server: &str) -> Result<()> {
     if !Feature::StorageVersionApi.is_on() {
         return Ok(());
     }
-    let (group, version, resource) = RESOURCE;
     for (name, entry) in entries(resources::table(), server) {
         let object = json!({"metadata": {"name": name}, "spec": {}});
-        ensure(api, group, version, resource, "", object).await?;
+        ensure(api, RESOURCE, "", object).await?;
         let mut put = |old: &Value| with_entry(old, entry.clone(), api.clock.now()).map(Decoded::of_server);
         api.loopback.change_status(api, RESOURCE, ("", &name), &mut put).await?;
     }

@@ -92,9 +92,11 @@ impl ValidationMetrics {
     /// Counts what was done about a validation.
     pub fn checked(
         &self,
-        (policy, binding): (&str, &str),
+        policy: &str,
+        binding: &str,
         enforcement: Enforcement,
-        (error_type, took): (ErrorType, Duration),
+        error_type: ErrorType,
+        took: Duration,
     ) {
         let labels = Check {
             policy: policy.to_owned(),
@@ -127,7 +129,7 @@ impl MutationMetrics {
     }
 
     /// Counts a mutation.
-    pub fn checked(&self, (policy, binding): (&str, &str), error_type: ErrorType, took: Duration) {
+    pub fn checked(&self, policy: &str, binding: &str, error_type: ErrorType, took: Duration) {
         let labels = Change {
             policy: policy.to_owned(),
             policy_binding: binding.to_owned(),

@@ -196,8 +196,8 @@ impl Run<'_, '_> {
             Err(Failure::Evaluation(why)) => why.into(),
             Err(Failure::Policy(_) | Failure::Request(_)) => ErrorType::Invalid,
         };
-        let names = (invocation.policy.name.as_str(), invocation.binding.name.as_str());
-        self.environment.metrics.checked(names, error_type, begun.elapsed());
+        let (policy, binding) = (&invocation.policy.name, &invocation.binding.name);
+        self.environment.metrics.checked(policy, binding, error_type, begun.elapsed());
     }
 }
 

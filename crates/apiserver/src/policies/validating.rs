@@ -159,18 +159,18 @@ impl Run<'_> {
 
     fn carry_out(&mut self, invocation: &Invocation<'_, Validations>, outcome: Outcome) {
         for (index, Decision { verdict, error_type, took }) in outcome.decisions.into_iter().enumerate() {
-            let names = (invocation.policy.name.as_str(), invocation.binding.name.as_str());
-            match verdict {
-                Verdict::Holds => {}
+            let (why, reason) = match verdict {
+                Verdict::Holds => continue,
                 Verdict::Ignored(_) => {
-                    self.environment.metrics.checked(names, Enforcement::Allow, (error_type, took));
+                    self.count(invocation, Enforcement::Allow, error_type, took);
+                    continue;
                 }
-                Verdict::Fails(why, reason) => {
-                    self.act(invocation, index, &why, reason, (error_type, took));
-                }
-                Verdict::Unknown(why) => {
-                    self.act(invocation, index, &why, Reason::Invalid, (error_type, took));
-                }
+                Verdict::Fails(why, reason) => (why, reason),
+                Verdict::Unknown(why) => (why, Reason::Invalid),
+            };
+            for action in &invocation.binding.actions {
+                let enforcement = self.act(invocation, action, index, &why, reason);
+                self.count(invocation, enforcement, error_type, took);
             }
         }
         for told in outcome.told {
@@ -181,39 +181,47 @@ impl Run<'_> {
     fn act(
         &mut self,
         invocation: &Invocation<'_, Validations>,
+        action: &Action,
         index: usize,
         why: &str,
         reason: Reason,
-        counted: (ErrorType, Duration),
-    ) {
+    ) -> Enforcement {
         let (policy, binding) = (invocation.policy.name.as_str(), invocation.binding.name.as_str());
-        let Environment { notes, metrics, .. } = self.environment;
-        for action in &invocation.binding.actions {
-            let enforcement = match action {
-                Action::Deny => {
-                    self.refuse(policy, Some(binding), why, reason);
-                    Enforcement::Deny
-                }
-                Action::Audit => {
-                    let failure = [ValidationFailure {
-                        message: why,
-                        policy,
-                        binding,
-                        expression_index: index,
-                        validation_actions: &invocation.binding.actions,
-                    }];
-                    notes.annotate(FAILURE, &serde_json::to_string(&failure).unwrap_or_default());
-                    Enforcement::Audit
-                }
-                Action::Warn => {
-                    notes.warn(format!(
-                        "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {why}"
-                    ));
-                    Enforcement::Warn
-                }
-            };
-            metrics.checked((policy, binding), enforcement, counted);
+        let notes = self.environment.notes;
+        match action {
+            Action::Deny => {
+                self.refuse(policy, Some(binding), why, reason);
+                Enforcement::Deny
+            }
+            Action::Audit => {
+                let failure = [ValidationFailure {
+                    message: why,
+                    policy,
+                    binding,
+                    expression_index: index,
+                    validation_actions: &invocation.binding.actions,
+                }];
+                notes.annotate(FAILURE, &serde_json::to_string(&failure).unwrap_or_default());
+                Enforcement::Audit
+            }
+            Action::Warn => {
+                notes.warn(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {why}"
+                ));
+                Enforcement::Warn
+            }
         }
+    }
+
+    fn count(
+        &self,
+        invocation: &Invocation<'_, Validations>,
+        enforcement: Enforcement,
+        error_type: ErrorType,
+        took: Duration,
+    ) {
+        let (policy, binding) = (&invocation.policy.name, &invocation.binding.name);
+        self.environment.metrics.checked(policy, binding, enforcement, error_type, took);
     }
 
     /// An annotation that fails refuses the request, whatever the binding's actions are.
@@ -229,8 +237,7 @@ impl Run<'_> {
             }
             Err(why) => {
                 self.refuse(policy, Some(binding), &why.to_string(), Reason::Invalid);
-                let counted = (ErrorType::from(&why), took);
-                self.environment.metrics.checked((policy, binding), Enforcement::Deny, counted);
+                self.count(invocation, Enforcement::Deny, ErrorType::from(&why), took);
             }
         }
     }

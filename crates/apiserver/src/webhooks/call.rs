@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::Random;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::attributes::{Attributes, Form};
@@ -79,120 +80,133 @@ impl Failure {
     }
 }
 
-/// Asks one webhook, and passes on to client and audit log what it says beside its verdict.
-///
-/// # Errors
-/// As [`Failure`].
-pub async fn ask(
-    environment: &Environment<'_>,
-    (hook, duty): (&Hook, Duty),
-    attributes: &Attributes<'_>,
-    form: &Form,
-    shown: Shown<'_>,
-) -> Result<Verdict, Failure> {
-    if attributes.is_dry_run && !hook.takes_dry_run {
-        let why = format!("admission webhook {:?} does not support dry run", hook.name);
-        return Err(Failure::Internal(Error::bad_request(why)));
-    }
-    let calling = |code: u16, why: String| Failure::Calling(Calling { why, code });
-    let uncreated = |why: &str| calling(400, format!("could not create admission objects: {why}"));
-    let version = hook
-        .review
-        .ok_or_else(|| uncreated("webhook does not accept known AdmissionReview versions (v1, v1beta1)"))?;
-    let uid = environment.random.uuid();
-    let body = review::request(version, &uid, attributes, form, shown)
-        .map_err(|failure| uncreated(&failure.to_string()))?;
-    let client = hook.client.as_ref();
-    let client = client
-        .map_err(|why| calling(500, format!("could not get REST client: {}", base::error_chain(why))))?;
-    let deadline = environment.deadline.min(Instant::now() + hook.timeout);
-    let failed = |failure: CallError| calling(failure.code(), format!("failed to call webhook: {failure}"));
-    let answer = client.post(body, deadline).await.map_err(failed)?;
-    let verdict = review::verdict(version, &uid, duty, &answer).map_err(|failure| match failure {
-        AnswerError::Unreadable(why) => failed(CallError::unreadable(why)),
-        AnswerError::Invalid(why) => calling(503, format!("received invalid webhook response: {why}")),
-    })?;
-    tell(environment, hook, &verdict);
-    if !verdict.is_allowed {
-        return Err(Failure::Refused(review::refusal(&hook.name, verdict.status)));
-    }
-    Ok(verdict)
+/// A call of one webhook about one request.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// The environment of the round.
+    pub environment: &'a Environment<'a>,
+    /// The webhook.
+    pub hook: &'a Hook,
+    /// Its duty.
+    pub duty: Duty,
+    /// The request.
+    pub attributes: &'a Attributes<'a>,
+    /// The version in which the webhook wants to see objects.
+    pub form: &'a Form,
 }
 
-fn tell(environment: &Environment<'_>, hook: &Hook, verdict: &Verdict) {
-    for (key, value) in &verdict.annotations {
-        let key = format!("{}/{key}", hook.name);
-        if review::is_annotation_key(&key) {
-            environment.notes.annotate(&key, value);
-        } else {
-            tracing::warn!(webhook = hook.name, key, "an audit annotation has no valid key");
+impl Call<'_> {
+    /// Asks, and passes on to client and audit log what the webhook says beside its verdict.
+    ///
+    /// # Errors
+    /// As [`Failure`].
+    pub async fn ask(&self, shown: Shown<'_>) -> Result<Verdict, Failure> {
+        let Self { environment, hook, duty, attributes, form } = *self;
+        if attributes.is_dry_run && !hook.takes_dry_run {
+            let why = format!("admission webhook {:?} does not support dry run", hook.name);
+            return Err(Failure::Internal(Error::bad_request(why)));
         }
+        let calling = |code: u16, why: String| Failure::Calling(Calling { why, code });
+        let uncreated = |why: &str| calling(400, format!("could not create admission objects: {why}"));
+        let version = hook.review.ok_or_else(|| {
+            uncreated("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+        })?;
+        let uid = environment.random.uuid();
+        let body = review::request(version, &uid, attributes, form, shown)
+            .map_err(|failure| uncreated(&failure.to_string()))?;
+        let client = hook.client.as_ref();
+        let client = client
+            .map_err(|why| calling(500, format!("could not get REST client: {}", base::error_chain(why))))?;
+        let deadline = environment.deadline.min(Instant::now() + hook.timeout);
+        let failed =
+            |failure: CallError| calling(failure.code(), format!("failed to call webhook: {failure}"));
+        let answer = client.post(body, deadline).await.map_err(failed)?;
+        let verdict = review::verdict(version, &uid, duty, &answer).map_err(|failure| match failure {
+            AnswerError::Unreadable(why) => failed(CallError::unreadable(why)),
+            AnswerError::Invalid(why) => calling(503, format!("received invalid webhook response: {why}")),
+        })?;
+        self.tell(&verdict);
+        if !verdict.is_allowed {
+            return Err(Failure::Refused(review::refusal(&hook.name, verdict.status)));
+        }
+        Ok(verdict)
     }
-    environment.notes.warn_all(verdict.warnings.iter().cloned());
-}
 
-/// The decision whether a webhook's conditions let it be asked.
-///
-/// # Errors
-/// 403 if they cannot be evaluated and the webhook's failures count.
-pub async fn meets_conditions(
-    environment: &Environment<'_>,
-    (hook, about): (&Hook, About<'_>),
-    attributes: &Attributes<'_>,
-    (form, object): (&Form, Option<&serde_json::Value>),
-) -> Result<bool> {
-    let Some(conditions) = &hook.conditions else { return Ok(true) };
-    let shown = attributes.shown_if_any(object, form).await?;
-    let old = attributes.shown_if_any(attributes.old, form).await?;
-    let input = Input { attributes, form, object: shown.as_ref(), old: old.as_ref() };
-    match conditions.evaluate(input).await {
-        Ok(true) => Ok(true),
-        Ok(false) => {
-            environment.metrics.excluded(about);
-            Ok(false)
+    fn tell(&self, verdict: &Verdict) {
+        let Self { environment, hook, .. } = self;
+        for (key, value) in &verdict.annotations {
+            let key = format!("{}/{key}", hook.name);
+            if review::is_annotation_key(&key) {
+                environment.notes.annotate(&key, value);
+            } else {
+                tracing::warn!(webhook = hook.name, key, "an audit annotation has no valid key");
+            }
         }
-        Err(errors) => {
-            environment.metrics.condition_failed(about);
-            match hook.failure_policy {
-                FailurePolicy::Ignore => Ok(false),
-                FailurePolicy::Fail => {
-                    let why = match errors.as_slice() {
-                        [one] => one.clone(),
-                        many => format!("[{}]", many.join(", ")),
-                    };
-                    Err(Error::forbidden(attributes.kind.subject(), attributes.name, &why))
+        environment.notes.warn_all(verdict.warnings.iter().cloned());
+    }
+
+    /// The decision whether the webhook's conditions let it be asked.
+    ///
+    /// # Errors
+    /// 403 if they cannot be evaluated and the webhook's failures count.
+    pub async fn meets_conditions(&self, object: Option<&Value>) -> Result<bool> {
+        let Self { environment, hook, attributes, form, .. } = *self;
+        let Some(conditions) = &hook.conditions else { return Ok(true) };
+        let shown = attributes.shown_if_any(object, form).await?;
+        let old = attributes.shown_if_any(attributes.old, form).await?;
+        let input = Input { attributes, form, object: shown.as_ref(), old: old.as_ref() };
+        match conditions.evaluate(input).await {
+            Ok(true) => Ok(true),
+            Ok(false) => {
+                environment.metrics.excluded(self.about());
+                Ok(false)
+            }
+            Err(errors) => {
+                environment.metrics.condition_failed(self.about());
+                match hook.failure_policy {
+                    FailurePolicy::Ignore => Ok(false),
+                    FailurePolicy::Fail => {
+                        let why = match errors.as_slice() {
+                            [one] => one.clone(),
+                            many => format!("[{}]", many.join(", ")),
+                        };
+                        Err(Error::forbidden(attributes.kind.subject(), attributes.name, &why))
+                    }
                 }
             }
         }
     }
-}
 
-/// Counts what came of asking.
-pub fn count<T>(
-    environment: &Environment<'_>,
-    about: About<'_>,
-    hook: &Hook,
-    took: Duration,
-    outcome: &Result<T, Failure>,
-) {
-    let metrics = environment.metrics;
-    let (code, is_rejected) = match outcome {
-        Ok(_) => (200, false),
-        Err(Failure::Calling(failure)) => {
-            let is_rejected = hook.failure_policy == FailurePolicy::Fail;
-            if is_rejected {
-                metrics.rejected(about, Refusal::Calling, failure.code);
+    /// Counts what came of asking.
+    pub fn count<T>(&self, took: Duration, outcome: &Result<T, Failure>) {
+        let (metrics, hook, about) = (self.environment.metrics, self.hook, self.about());
+        let (code, is_rejected) = match outcome {
+            Ok(_) => (200, false),
+            Err(Failure::Calling(failure)) => {
+                let is_rejected = hook.failure_policy == FailurePolicy::Fail;
+                if is_rejected {
+                    metrics.rejected(about, Refusal::Calling, failure.code);
+                }
+                (failure.code, is_rejected)
             }
-            (failure.code, is_rejected)
-        }
-        Err(Failure::Refused(error)) => {
-            metrics.rejected(about, Refusal::ByWebhook, error.code.as_u16());
-            (error.code.as_u16(), true)
-        }
-        Err(Failure::Internal(_)) => {
-            metrics.rejected(about, Refusal::Internal, 0);
-            (0, true)
-        }
-    };
-    metrics.asked(about, took, (code, is_rejected));
+            Err(Failure::Refused(error)) => {
+                metrics.rejected(about, Refusal::ByWebhook, error.code.as_u16());
+                (error.code.as_u16(), true)
+            }
+            Err(Failure::Internal(_)) => {
+                metrics.rejected(about, Refusal::Internal, 0);
+                (0, true)
+            }
+        };
+        metrics.asked(about, took, (code, is_rejected));
+    }
+
+    /// The webhook and the request, as metrics name them.
+    pub fn about(&self) -> About<'_> {
+        let step = match self.duty {
+            Duty::Mutating => "admit",
+            Duty::Validating => "validating",
+        };
+        About { name: &self.hook.name, step, operation: self.attributes.operation.as_str() }
+    }
 }

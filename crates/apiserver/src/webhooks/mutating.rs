@@ -5,19 +5,17 @@
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::attributes::{Attributes, Form};
-use super::call::{self, Environment, Failure};
+use super::attributes::Attributes;
+use super::call::{Call, Calling, Environment, Failure};
 use super::hooks::{FailurePolicy, Hook};
 use super::matching;
-use super::metrics::About;
-use super::review::{Duty, Verdict};
+use super::review::{Duty, Shown, Verdict};
 use crate::codec::FieldValidation;
 use crate::reinvocation::{Phase, Reinvocation};
 use crate::status::{Error, Result};
 
 const PATCHED: &str = "patch.webhook.admission.k8s.io/";
 const MUTATED: &str = "mutation.webhook.admission.k8s.io/";
-const STEP: &str = "admit";
 
 /// Asks all webhooks that the request concerns, and changes the object as they say.
 ///
@@ -35,19 +33,16 @@ pub async fn admit(
     }
     rounds.begin(Phase::Webhooks, object.as_ref());
     for (index, hook) in hooks.iter().enumerate() {
-        let about = About { name: &hook.name, step: STEP, operation: attributes.operation.as_str() };
         let Some(form) = matching::form(hook, attributes, object.as_ref())? else { continue };
-        let object_of_form = (&form, object.as_ref());
-        if !call::meets_conditions(environment, (hook, about), attributes, object_of_form).await?
-            || rounds.skips(Phase::Webhooks, &hook.uid)
-        {
+        let call = Call { environment, hook, duty: Duty::Mutating, attributes, form: &form };
+        if !call.meets_conditions(object.as_ref()).await? || rounds.skips(Phase::Webhooks, &hook.uid) {
             continue;
         }
         let place = format!("round_{}_index_{index}", u8::from(rounds.is_second()));
-        let asked = Asked { environment, attributes, hook, form: &form, place: &place };
+        let asked = Asked { call, place: &place };
         let begun = Instant::now();
         let outcome = asked.ask(object).await;
-        call::count(environment, about, hook, begun.elapsed(), &outcome);
+        call.count(begun.elapsed(), &outcome);
         if matches!(outcome, Ok(true)) {
             rounds.changed(Phase::Webhooks);
         }
@@ -58,7 +53,7 @@ pub async fn admit(
             Ok(_) => {}
             Err(Failure::Calling(failure)) if hook.failure_policy == FailurePolicy::Ignore => {
                 tracing::warn!(webhook = hook.name, %failure, "a webhook could not be asked: the request goes on");
-                environment.metrics.failed_open(about);
+                environment.metrics.failed_open(call.about());
                 environment.notes.annotate(&format!("failed-open.{MUTATED}{place}"), &hook.name);
                 environment.check_time()?;
             }
@@ -69,12 +64,9 @@ pub async fn admit(
     Ok(())
 }
 
-/// One webhook and what it is asked about.
+/// A call, and its place among all of the request.
 struct Asked<'a> {
-    environment: &'a Environment<'a>,
-    attributes: &'a Attributes<'a>,
-    hook: &'a Hook,
-    form: &'a Form,
+    call: Call<'a>,
     place: &'a str,
 }
 
@@ -84,26 +76,19 @@ impl Asked<'_> {
         let changed = self.ask_and_apply(object).await;
         let is_changed = matches!(changed, Ok(true));
         let said = json!({
-            "configuration": &*self.hook.configuration,
-            "webhook": self.hook.name,
+            "configuration": &*self.call.hook.configuration,
+            "webhook": self.call.hook.name,
             "mutated": is_changed,
         });
-        self.environment.notes.annotate(&format!("{MUTATED}{}", self.place), &said.to_string());
+        self.call.environment.notes.annotate(&format!("{MUTATED}{}", self.place), &said.to_string());
         changed
     }
 
     async fn ask_and_apply(&self, object: &mut Option<Value>) -> Result<bool, Failure> {
-        let Self { environment, attributes, hook, form, .. } = self;
+        let Call { environment, attributes, hook, form, .. } = self.call;
         let shown = attributes.shown_if_any(object.as_ref(), form).await.map_err(Failure::Internal)?;
         let old = attributes.shown_if_any(attributes.old, form).await.map_err(Failure::Internal)?;
-        let verdict = call::ask(
-            environment,
-            (hook, Duty::Mutating),
-            attributes,
-            form,
-            super::review::Shown { object: shown.as_ref(), old: old.as_ref() },
-        )
-        .await?;
+        let verdict = self.call.ask(Shown { object: shown.as_ref(), old: old.as_ref() }).await?;
         if verdict.patch.is_empty() {
             return Ok(false);
         }
@@ -118,7 +103,7 @@ impl Asked<'_> {
             ))));
         };
         if verdict.patch_type != "JSONPatch" {
-            return Err(Failure::Calling(call::Calling::other(format!(
+            return Err(Failure::Calling(Calling::other(format!(
                 "unsupported patch type {:?}",
                 verdict.patch_type
             ))));
@@ -142,9 +127,7 @@ impl Asked<'_> {
     /// The operations of a patch.
     fn operations(&self, verdict: &Verdict) -> Result<Value, Failure> {
         let undecodable = |why: String| {
-            Failure::Calling(call::Calling::other(format!(
-                "received undecodable patch in webhook response: {why}"
-            )))
+            Failure::Calling(Calling::other(format!("received undecodable patch in webhook response: {why}")))
         };
         let operations = crate::codec::decode(crate::negotiate::Format::Json, &verdict.patch);
         let operations = operations.map_err(|failure| undecodable(failure.message))?;

@@ -11,15 +11,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::attributes::{Attributes, Form};
-use super::call::{self, Environment, Failure};
+use super::call::{Call, Environment, Failure};
 use super::hooks::{FailurePolicy, Hook};
 use super::matching;
-use super::metrics::About;
 use super::review::{Duty, Shown};
 use crate::status::{Error, Result};
 
 const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
-const STEP: &str = "validating";
 /// How many webhooks one request asks at a time.
 const ASKED_MAX: usize = 32;
 
@@ -47,8 +45,8 @@ pub async fn validate(
     let mut asked: Vec<(&Hook, usize)> = Vec::new();
     for hook in hooks {
         let Some(form) = matching::form(hook, attributes, object)? else { continue };
-        let about = About { name: &hook.name, step: STEP, operation: attributes.operation.as_str() };
-        if !call::meets_conditions(environment, (hook, about), attributes, (&form, object)).await? {
+        let call = Call { environment, hook, duty: Duty::Validating, attributes, form: &form };
+        if !call.meets_conditions(object).await? {
             continue;
         }
         let known = views.iter().position(|view| view.form.0.is(&form.0));
@@ -77,7 +75,9 @@ pub async fn validate(
             async move {
                 // Nobody closes it.
                 let _place = places.acquire().await;
-                ask(environment, (hook, index), attributes, view).await
+                let form = &view.form;
+                let call = Call { environment, hook, duty: Duty::Validating, attributes, form };
+                ask(call, index, view).await
             }
         })
         .collect();
@@ -90,22 +90,17 @@ pub async fn validate(
     refusal.map_or(Ok(()), Err)
 }
 
-async fn ask(
-    environment: &Environment<'_>,
-    (hook, index): (&Hook, usize),
-    attributes: &Attributes<'_>,
-    view: &View,
-) -> Result<()> {
-    let about = About { name: &hook.name, step: STEP, operation: attributes.operation.as_str() };
+async fn ask(call: Call<'_>, index: usize, view: &View) -> Result<()> {
+    let Call { environment, hook, .. } = call;
     let shown = Shown { object: view.object.as_ref(), old: view.old.as_ref() };
     let begun = Instant::now();
-    let outcome = call::ask(environment, (hook, Duty::Validating), attributes, &view.form, shown).await;
-    call::count(environment, about, hook, begun.elapsed(), &outcome);
+    let outcome = call.ask(shown).await;
+    call.count(begun.elapsed(), &outcome);
     match outcome {
         Ok(_) => Ok(()),
         Err(Failure::Calling(failure)) if hook.failure_policy == FailurePolicy::Ignore => {
             tracing::warn!(webhook = hook.name, %failure, "a webhook could not be asked: the request goes on");
-            environment.metrics.failed_open(about);
+            environment.metrics.failed_open(call.about());
             environment.notes.annotate(&format!("{FAILED_OPEN}round_0_index_{index}"), &hook.name);
             Ok(())
         }

@@ -14,11 +14,8 @@ use serde_json::Value;
 use super::{Decoded, Writer};
 use crate::admission::{self, Context};
 use crate::cache::CachedObject;
-use crate::kinds::Kind;
+use crate::kinds::{GroupVersionResource, Kind};
 use crate::status::Result;
-
-/// A resource: group, version, plural.
-pub type Resource = (&'static str, &'static str, &'static str);
 
 /// The server's writes on its own account, through all stages of the path that allocation is one of. What is not served
 /// is not written.
@@ -27,7 +24,7 @@ pub trait Loopback: Send + Sync {
     fn create<'a>(
         &'a self,
         writer: &'a Writer,
-        resource: Resource,
+        resource: GroupVersionResource<'a>,
         namespace: &'a str,
         object: Value,
     ) -> BoxFuture<'a, Result<()>>;
@@ -36,7 +33,7 @@ pub trait Loopback: Send + Sync {
     fn delete<'a>(
         &'a self,
         writer: &'a Writer,
-        resource: Resource,
+        resource: GroupVersionResource<'a>,
         key: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<()>>;
 
@@ -44,7 +41,7 @@ pub trait Loopback: Send + Sync {
     fn change_status<'a>(
         &'a self,
         writer: &'a Writer,
-        resource: Resource,
+        resource: GroupVersionResource<'a>,
         key: (&'a str, &'a str),
         transform: &'a mut (dyn FnMut(&Value) -> Result<Decoded> + Send),
     ) -> BoxFuture<'a, Result<Option<u64>>>;

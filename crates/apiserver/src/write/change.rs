@@ -62,7 +62,7 @@ pub async fn change_owned(
         if ownership == Ownership::Track {
             ownership::track(writer, request, part, Some(&old_value), &mut new).await;
         }
-        match change_once(writer, request, part, (&old, &old_value), new).await {
+        match change_once(writer, request, part, &old, &old_value, new).await {
             Ok(committed) => return Ok(committed),
             Err(Refusal::Failed(error)) => return Err(error),
             Err(Refusal::Conflict(None)) => {
@@ -105,7 +105,8 @@ async fn change_once(
     writer: &Writer,
     request: &Authorized,
     part: Part,
-    (old, old_value): (&Arc<CachedObject>, &Value),
+    old: &Arc<CachedObject>,
+    old_value: &Value,
     mut new: Value,
 ) -> Result<Committed, Refusal> {
     let context = Context::new(writer, request, Operation::Update(part), Some(old_value));

@@ -65,14 +65,16 @@ impl Door {
     /// # Errors
     /// As [`Refusal`].
     pub async fn create(&self, admitted: &Admitted, cause: Bytes) -> Result<Committed, Refusal> {
+        let value = encode(admitted)?;
         let Some(precondition) = admitted.kind().precondition() else {
-            let committed = self.put(admitted, (Expect::Absent, None), cause).await?;
+            let committed = self.write(admitted, value, Expect::Absent, None, cause).await?;
             return committed.ok_or(Refusal::Conflict(None));
         };
         for _ in 0..OVERTAKEN_MAX {
             let expected = precondition.current().ok_or_else(|| Refusal::Failed(Error::ending("create")))?;
-            let condition = (Expect::Absent, Some(expected.clone()));
-            if let Some(committed) = self.put(admitted, condition, cause.clone()).await? {
+            let (value, only_while) = (value.clone(), Some(expected.clone()));
+            let written = self.write(admitted, value, Expect::Absent, only_while, cause.clone()).await?;
+            if let Some(committed) = written {
                 return Ok(committed);
             }
             if !precondition.changed(&expected).await {
@@ -101,8 +103,8 @@ impl Door {
         {
             return Ok(Committed { revision: current.revision, object: Arc::clone(current) });
         }
-        let condition = (Expect::Revision(current.revision), None);
-        self.write(admitted, value, condition, cause).await?.ok_or(Refusal::Conflict(None))
+        let expect = Expect::Revision(current.revision);
+        self.write(admitted, value, expect, None, cause).await?.ok_or(Refusal::Conflict(None))
     }
 
     /// Removes an object whose last change was `revision`; answers its last state.
@@ -231,21 +233,12 @@ impl Door {
         }
     }
 
-    async fn put(
-        &self,
-        admitted: &Admitted,
-        condition: (Expect, Option<Unchanged>),
-        cause: Bytes,
-    ) -> Result<Option<Committed>, Refusal> {
-        let value = encode(admitted)?;
-        self.write(admitted, value, condition, cause).await
-    }
-
     async fn write(
         &self,
         admitted: &Admitted,
         value: Bytes,
-        (expect, only_while): (Expect, Option<Unchanged>),
+        expect: Expect,
+        only_while: Option<Unchanged>,
         cause: Bytes,
     ) -> Result<Option<Committed>, Refusal> {
         let sealed = self.at_rest.seal(admitted.kind().cache().keys(), admitted.key(), value.clone());

@@ -5,10 +5,10 @@ use machinery::metadata::{self, Metadata};
 use serde_json::{Value, json};
 use tracing::warn;
 
-use super::allocation::{Loopback, Resource};
+use super::allocation::Loopback;
 use super::options::DeleteOptions;
 use super::{Decoded, Writer, change, create, delete};
-use crate::kinds::Part;
+use crate::kinds::{GroupVersionResource, Part};
 use crate::request;
 use crate::request_info::Verb;
 use crate::status::Result;
@@ -16,14 +16,11 @@ use crate::status::Result;
 /// Creates an object unless it is there.
 pub(crate) async fn ensure(
     writer: &Writer,
-    group: &str,
-    version: &str,
-    resource: &str,
+    resource: GroupVersionResource<'_>,
     namespace: &str,
     object: Value,
 ) -> Result<()> {
-    let Some((request, object)) =
-        request::of_server(writer, (group, version, resource), namespace, object, Verb::Create)
+    let Some((request, object)) = request::of_server(writer, resource, namespace, object, Verb::Create)
     else {
         return Ok(());
     };
@@ -45,15 +42,12 @@ pub(crate) async fn ensure(
 /// Creates an object, or replaces all of it but its metadata.
 pub(crate) async fn put(
     writer: &Writer,
-    group: &str,
-    version: &str,
-    resource: &str,
+    resource: GroupVersionResource<'_>,
     namespace: &str,
     object: Value,
 ) -> Result<()> {
-    ensure(writer, group, version, resource, namespace, object.clone()).await?;
-    let Some((request, wanted)) =
-        request::of_server(writer, (group, version, resource), namespace, object, Verb::Update)
+    ensure(writer, resource, namespace, object.clone()).await?;
+    let Some((request, wanted)) = request::of_server(writer, resource, namespace, object, Verb::Update)
     else {
         return Ok(());
     };
@@ -78,7 +72,7 @@ impl Loopback for Client {
     fn create<'a>(
         &'a self,
         writer: &'a Writer,
-        resource: Resource,
+        resource: GroupVersionResource<'a>,
         namespace: &'a str,
         object: Value,
     ) -> BoxFuture<'a, Result<()>> {
@@ -95,7 +89,7 @@ impl Loopback for Client {
     fn delete<'a>(
         &'a self,
         writer: &'a Writer,
-        resource: Resource,
+        resource: GroupVersionResource<'a>,
         key: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
@@ -111,7 +105,7 @@ impl Loopback for Client {
     fn change_status<'a>(
         &'a self,
         writer: &'a Writer,
-        resource: Resource,
+        resource: GroupVersionResource<'a>,
         key: (&'a str, &'a str),
         transform: &'a mut (dyn FnMut(&Value) -> Result<Decoded> + Send),
     ) -> BoxFuture<'a, Result<Option<u64>>> {

@@ -496,7 +496,7 @@ async fn a_finalizer_does_not_keep_a_token_alive() {
     let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
     let start = now();
     let clock = Clock::manual(start);
-    let server = start_at((clock.clone(), Random::seeded(1)), store, dir, (None, |_| {})).await;
+    let server = start_at(clock.clone(), Random::seeded(1), store, dir, None, |_| {}).await;
     let secrets = "/api/v1/namespaces/default/secrets";
     let header = bound_to_a_secret(&server, "{metadata: {name: s, finalizers: [example.com/hold]}}").await;
     let token = [("authorization", header.as_str())];
@@ -542,7 +542,7 @@ async fn a_pods_token_is_good_for_a_year_where_operators_say_so_and_told_of_when
         config.options.service_accounts.extends_tokens = true;
         config.options.audit = Some(audit);
     };
-    let server = start_at((clock.clone(), Random::seeded(1)), store, dir, (None, extending)).await;
+    let server = start_at(clock.clone(), Random::seeded(1), store, dir, None, extending).await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     server.call("POST", accounts, "{metadata: {name: web}}").await;
     let pod = "{metadata: {name: p}, spec: {serviceAccountName: web, containers: [{name: c, image: i}]}}";

@@ -66,9 +66,10 @@ impl Findings {
         server: &TestServer,
         expect: u16,
         name: &str,
-        (method, path, kind): (&str, &str, &str),
+        request: (&str, &str, &str),
         body: Vec<u8>,
     ) {
+        let (method, path, kind) = request;
         let answer = send(server, method, path, kind, body).await;
         if broken(&answer).is_some() || answer.0 != expect {
             self.0.push(format!("{name}: {method} {path}: {} {}", answer.0, answer.1));

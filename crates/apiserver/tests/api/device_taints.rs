@@ -39,9 +39,8 @@ fn run<F: Future<Output = ()>>(work: impl FnOnce(Arc<TestServer>) -> F) {
         let (random, dir) = (Random::seeded(1), torture::folder().unwrap());
         let options = Options { clock: clock.clone(), threads: Threads::None, ..Options::default() };
         let store: Arc<dyn Store> = Arc::new(Embedded::open(&dir.path().join("db"), options).unwrap());
-        let both = (clock.clone(), random.clone());
         let fair = |config: &mut apiserver::Config| config.options.is_fair = false;
-        let server = Arc::new(server::start_at(both, store, dir, (None, fair)).await);
+        let server = Arc::new(server::start_at(clock.clone(), random.clone(), store, dir, None, fair).await);
         let tasks = server.tasks.child();
         let informers = Informers::new(client(&server, admin()), tasks.clone(), clock, random);
         let row = controllers::device_taint_eviction::CONTROLLER;

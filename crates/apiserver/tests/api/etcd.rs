@@ -62,8 +62,9 @@ async fn connect(member: &Member<'_>) -> Arc<dyn Store> {
 }
 
 async fn start(member: &Member<'_>) -> TestServer {
-    let (both, dir) = ((Clock::system(), Random::from_system()), tempfile::tempdir().unwrap());
-    server::start_at(both, connect(member).await, dir, (None, |config| config.options.is_fair = false)).await
+    let (clock, random, dir) = (Clock::system(), Random::from_system(), tempfile::tempdir().unwrap());
+    let fair = |config: &mut apiserver::Config| config.options.is_fair = false;
+    server::start_at(clock, random, connect(member).await, dir, None, fair).await
 }
 
 /// Kills etcd now and then.
@@ -79,10 +80,12 @@ async fn trouble(member: &mut Member<'_>, random: &Random) {
 
 /// One life of so many servers.
 async fn live(
-    (count, is_last): (usize, bool),
+    count: usize,
+    is_last: bool,
     member: &mut Member<'_>,
     definition: &Arc<Definition>,
-    (plan, random): (Plan, &Random),
+    plan: Plan,
+    random: &Random,
     recorder: &Recorder,
 ) {
     let mut servers = Vec::new();
@@ -124,7 +127,7 @@ fn check_all(count: usize, servers: Servers) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let is_last = life == LIVES;
-        runtime.block_on(live((count, is_last), &mut member, &definition, (plan, &random), &recorder));
+        runtime.block_on(live(count, is_last, &mut member, &definition, plan, &random, &recorder));
     }
     let history = recorder.history();
     let breaches = check(&history, Guarantees::Api);

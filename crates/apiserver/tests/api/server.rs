@@ -65,15 +65,17 @@ pub async fn start_on(
     bind: Option<SocketAddr>,
     configure: impl FnOnce(&mut Config),
 ) -> TestServer {
-    start_at((Clock::system(), Random::seeded(1)), store, dir, (bind, configure)).await
+    start_at(Clock::system(), Random::seeded(1), store, dir, bind, configure).await
 }
 
 /// The same, with a time and a chance of its own.
 pub async fn start_at(
-    (clock, random): (Clock, Random),
+    clock: Clock,
+    random: Random,
     store: Arc<dyn Store>,
     dir: tempfile::TempDir,
-    (bind, configure): (Option<SocketAddr>, impl FnOnce(&mut Config)),
+    bind: Option<SocketAddr>,
+    configure: impl FnOnce(&mut Config),
 ) -> TestServer {
     let authority = Authority::load_or_create(dir.path(), now()).unwrap();
     let serving = Subject::api_server("cluster.local", vec!["127.0.0.1".parse().unwrap()]);

@@ -92,7 +92,7 @@ fn told(trouble: Trouble) -> Told {
         // What is left in the runtime when a life ends goes with it, without being written out: a crash.
         let runtime = simulation::runtime().unwrap();
         (dir, now) =
-            runtime.block_on(live((&trouble, definition.as_ref()), &random, (life, now, dir), &recorder));
+            runtime.block_on(live(&trouble, definition.as_ref(), &random, life, now, dir, &recorder));
     }
     let history = recorder.history();
     let (acknowledged, ends) = (history.acknowledged(), history.ends());
@@ -101,9 +101,12 @@ fn told(trouble: Trouble) -> Told {
 
 /// One life: answers the folder, and what the clock said at its end.
 async fn live(
-    (trouble, definition): (&Trouble, Option<&Arc<Definition>>),
+    trouble: &Trouble,
+    definition: Option<&Arc<Definition>>,
     random: &Random,
-    (life, start, dir): (usize, Timestamp, TempDir),
+    life: usize,
+    start: Timestamp,
+    dir: TempDir,
     recorder: &Recorder,
 ) -> (TempDir, Timestamp) {
     let clock = Clock::simulated(start);
@@ -114,7 +117,7 @@ async fn live(
     let liar = Arc::new(mutants::Liar::new(Arc::clone(&embedded), trouble.store).honest_at_first());
     let flaky = Arc::new(Flaky::new(liar.clone(), Random::seeded(random.below(u64::MAX)), 0));
     let store: Arc<dyn Store> = flaky.clone();
-    let server = server::start_at((clock.clone(), random.clone()), store, dir, (None, |_| {})).await;
+    let server = server::start_at(clock.clone(), random.clone(), store, dir, None, |_| {}).await;
     let inside: Arc<dyn Server> = Arc::new(Inside(server.server.service()));
     let inside = match trouble.server {
         Some(lie) => Arc::new(Liar::new(inside, lie)),

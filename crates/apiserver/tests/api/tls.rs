@@ -190,7 +190,7 @@ async fn a_connection_outlives_no_certificate() {
         config.options.front_proxy = Some(FrontProxy::new(authority));
     };
     let listen = Some("127.0.0.1:0".parse().unwrap());
-    let server = start_at((clock.clone(), Random::seeded(1)), store, dir, (listen, configure)).await;
+    let server = start_at(clock.clone(), Random::seeded(1), store, dir, listen, configure).await;
     let issued = |authority: &Authority, name: &str| {
         authority.issue(server.dir.path(), &Subject::client(name, name, "dev"), start).unwrap()
     };

@@ -275,8 +275,8 @@ async fn a_tunnel_ends_with_its_certificate() {
     let store = Arc::new(Embedded::open(&dir.path().join("db"), Options::default()).unwrap());
     let start = server::now();
     let clock = Clock::manual(start);
-    let bind = (Some("127.0.0.1:0".parse().unwrap()), |_: &mut apiserver::Config| {});
-    let server = start_at((clock.clone(), Random::seeded(1)), store, dir, bind).await;
+    let bind = Some("127.0.0.1:0".parse().unwrap());
+    let server = start_at(clock.clone(), Random::seeded(1), store, dir, bind, |_| {}).await;
     with_node(&server).await;
     let n1 = node(&server, "n1");
     let end = jiff::Timestamp::from_second(auth::pki::ends_at(&n1.certificate_pem).unwrap()).unwrap();

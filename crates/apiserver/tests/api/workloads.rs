@@ -115,8 +115,9 @@ async fn live(shared: Shared, dir: TempDir, is_last: bool) -> (TempDir, Timestam
     let embedded: Arc<dyn Store> = Arc::new(Embedded::open(&dir.path().join("db"), options).unwrap());
     let watched = Tasks::new();
     watched.spawn("judge", follow(Arc::clone(&embedded), Arc::clone(&shared.judge)));
-    let both = (shared.clock.clone(), shared.random.clone());
-    let server = server::start_at(both, embedded, dir, (None, |config| config.options.is_fair = false)).await;
+    let (clock, random) = (shared.clock.clone(), shared.random.clone());
+    let fair = |config: &mut apiserver::Config| config.options.is_fair = false;
+    let server = server::start_at(clock, random, embedded, dir, None, fair).await;
     let server = Arc::new(server);
     user::prepare(&server).await;
     let parts = parts::start(&shared, &server);

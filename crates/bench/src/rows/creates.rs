@@ -17,7 +17,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
             Series { what: "durable 1 kB create", goal: Some("0.15"), job: objects::create_config_maps() };
         for (index, clients) in CLIENTS.into_iter().enumerate() {
             let numbers = index * creates..(index + 1) * creates;
-            bench.series((cluster, &door), clients, numbers, &series).await?;
+            bench.series(cluster, &door, clients, numbers, &series).await?;
         }
         Ok(())
     })

@@ -88,7 +88,7 @@ async fn objects_of(bench: &mut Bench, cluster: &Cluster, door: &Door) -> Result
         ),
     ];
     for (what, job) in series {
-        bench.series((cluster, door), 8, 0..count, &Series { what, goal: None, job }).await?;
+        bench.series(cluster, door, 8, 0..count, &Series { what, goal: None, job }).await?;
     }
     let lists = [("ConfigMaps", objects::collection("configmaps")), ("custom objects", collection(0))];
     for (what, path) in lists {
@@ -107,9 +107,9 @@ async fn objects_of(bench: &mut Bench, cluster: &Cluster, door: &Door) -> Result
         (" of custom objects", collection(0), custom),
     ];
     for (what, collection, job) in watched {
-        let extent = (bench.extent.of(500, 50), bench.extent.of(500, 100));
-        let watched = Watched { what, collection, job, first: count };
-        watchers::deliveries(bench, (cluster, door), extent, &watched).await?;
+        let (watchers, events) = (bench.extent.of(500, 50), bench.extent.of(500, 100));
+        let watched = Watched { what, collection, job, first: count, events, watchers };
+        watchers::deliveries(bench, cluster, door, &watched).await?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
         let series = Series { what: "GET of 1 kB", goal: Some("0.06"), job };
         let gets = bench.extent.of(20_000, 2_000);
         for clients in [1, 32] {
-            bench.series((cluster, &door), clients, 0..gets, &series).await?;
+            bench.series(cluster, &door, clients, 0..gets, &series).await?;
         }
         Ok(())
     })

@@ -21,12 +21,12 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
                 Call::merge_patch(objects::config_map_path(number), patch.to_string())
             });
             let series = Series { what: "merge patch", goal: None, job };
-            bench.series((cluster, &door), clients, 0..patches, &series).await?;
+            bench.series(cluster, &door, clients, 0..patches, &series).await?;
             let job = Arc::new(move |number| {
                 Call::apply(objects::config_map_path(number), objects::applied(number, clients))
             });
             let series = Series { what: "server-side apply", goal: None, job };
-            bench.series((cluster, &door), clients, 0..patches, &series).await?;
+            bench.series(cluster, &door, clients, 0..patches, &series).await?;
         }
         Ok(())
     })

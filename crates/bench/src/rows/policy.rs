@@ -59,11 +59,11 @@ async fn of_policies(
     let with = Series { what: "create of 1 kB, 10 policies", goal: None, job: objects::create_config_maps() };
     let mut costs = Vec::new();
     for _ in 0..bench.extent.of(5, 1) {
-        let before = bench.series((cluster, door), CLIENTS, numbers.take(), &without).await?;
+        let before = bench.series(cluster, door, CLIENTS, numbers.take(), &without).await?;
         for number in 0..RULES {
             door.call(Call::post(bindings.clone(), binding(number))).await?;
         }
-        let after = bench.series((cluster, door), CLIENTS, numbers.take(), &with).await?;
+        let after = bench.series(cluster, door, CLIENTS, numbers.take(), &with).await?;
         costs.push(cost(before, after));
         for number in 0..RULES {
             let one = Call::get(format!("{bindings}/rule-{number}"));
@@ -90,8 +90,8 @@ async fn of_kinds(
     let with = Series { what: "create of a custom object, 10 rules", goal: None, job: job("ruleds") };
     let mut costs = Vec::new();
     for _ in 0..bench.extent.of(5, 1) {
-        let before = bench.series((cluster, door), CLIENTS, numbers.take(), &without).await?;
-        let after = bench.series((cluster, door), CLIENTS, numbers.take(), &with).await?;
+        let before = bench.series(cluster, door, CLIENTS, numbers.take(), &without).await?;
+        let after = bench.series(cluster, door, CLIENTS, numbers.take(), &with).await?;
         costs.push(cost(before, after));
     }
     bench.report.samples("a custom kind's rule: CPU per object", "us", GOAL, &costs);

@@ -40,8 +40,9 @@ pub(super) fn measure(bench: &mut Bench) -> Result<()> {
         let door = Door::new(&cluster.kubeconfig()).await?;
         door.call(objects::namespace()).await?;
         let job = objects::create_config_maps();
-        let watched = Watched { what: "", collection: objects::collection("configmaps"), job, first: 0 };
-        deliveries(bench, (cluster, &door), (watchers, events), &watched).await
+        let collection = objects::collection("configmaps");
+        let watched = Watched { what: "", collection, job, first: 0, events, watchers };
+        deliveries(bench, cluster, &door, &watched).await
     })
 }
 
@@ -54,15 +55,19 @@ pub(super) struct Watched {
     pub(super) job: Job,
     /// The number of the first; those below are there.
     pub(super) first: usize,
+    /// How many are created while they are watched.
+    pub(super) events: usize,
+    pub(super) watchers: usize,
 }
 
-/// So many watchers of a collection that follow so many creates.
+/// The watchers of a collection, which follow creates.
 pub(super) async fn deliveries(
     bench: &mut Bench,
-    (cluster, door): (&Cluster, &Door),
-    (watchers, events): (usize, usize),
+    cluster: &Cluster,
+    door: &Door,
     watched: &Watched,
 ) -> Result<()> {
+    let Watched { events, watchers, .. } = *watched;
     let processes = cluster.processes("");
     let before = processes::pss_bytes(&processes)?;
     let at = (0..events).map(|_| AtomicU64::new(0)).collect();

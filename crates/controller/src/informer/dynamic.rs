@@ -24,9 +24,9 @@ pub(crate) struct DynamicReflector {
 impl DynamicReflector {
     /// Fills the informer from this resource until the tasks are told to stop.
     pub(crate) fn start(&self, resource: &ResourceRef) -> Tasks {
-        let sink = (self.shared.clone() as Arc<_>, self.follower.clone());
-        let scope = Scope::default();
-        let reflector = Reflector::new(self.informers.sender(), resource, &scope, Form::Whole, sink);
+        let (sender, scope) = (self.informers.sender(), Scope::default());
+        let (sink, follower) = (self.shared.clone(), self.follower.clone());
+        let reflector = Reflector::new(sender, resource, &scope, Form::Whole, sink, follower);
         let tasks = self.informers.tasks().child();
         tasks.spawn("informer", Box::pin(reflector.run(self.informers.random().clone())));
         tasks

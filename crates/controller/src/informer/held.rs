@@ -86,8 +86,8 @@ impl Informers {
         let undecodable = self.undecodable(resource, Gauge::default());
         let follower = Arc::new(Follower::new(resource.full_name()));
         let shared = Arc::new(Shared::of::<PartialObject>(undecodable, None));
-        let sink = (shared.clone() as Arc<_>, follower);
-        let reflector = Reflector::new(self.sender(), resource, &scope, Form::MetadataOnly, sink);
+        let (sender, sink) = (self.sender(), shared.clone());
+        let reflector = Reflector::new(sender, resource, &scope, Form::MetadataOnly, sink, follower);
         let tasks = self.tasks().child();
         tasks.spawn("informer", Box::pin(reflector.run(self.random().clone())));
         (Informer::over(shared), tasks)

@@ -126,7 +126,8 @@ impl Reflector {
         resource: &ResourceRef,
         scope: &Scope,
         form: Form,
-        (sink, follower): (Arc<dyn Sink>, Arc<Follower>),
+        sink: Arc<dyn Sink>,
+        follower: Arc<Follower>,
     ) -> Self {
         let path = resource.collection_path(scope.namespace.as_deref().unwrap_or_default());
         let mut query = String::new();

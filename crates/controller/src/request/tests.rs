@@ -26,49 +26,46 @@ fn sent(request: &ApiRequest) -> String {
 
 #[test]
 fn every_verb_has_its_method_path_and_body() {
-    let of = |verb, parts, body| ApiRequest::new(verb, ResourceRef::of::<ConfigMap>(), parts, body);
+    let of = |verb, namespace, name, body| {
+        ApiRequest::new(verb, ResourceRef::of::<ConfigMap>(), namespace, name, "", body)
+    };
     let (none, body) = (Value::Null, json!({"a": 1}));
     for (name, request, expect) in [
         (
             "a create is of the collection",
-            of(Verb::Create, ("shop", "web", ""), body.clone()),
+            of(Verb::Create, "shop", "web", body.clone()),
             r#"POST /api/v1/namespaces/shop/configmaps json {"a":1}"#,
         ),
         (
             "a create of a subresource is of the object",
-            ApiRequest::new(
-                Verb::Create,
-                ResourceRef::of::<Pod>(),
-                ("shop", "web", "eviction"),
-                body.clone(),
-            ),
+            ApiRequest::new(Verb::Create, ResourceRef::of::<Pod>(), "shop", "web", "eviction", body.clone()),
             r#"POST /api/v1/namespaces/shop/pods/web/eviction json {"a":1}"#,
         ),
         (
             "an update",
-            of(Verb::Update, ("shop", "web", ""), body.clone()),
+            of(Verb::Update, "shop", "web", body.clone()),
             r#"PUT /api/v1/namespaces/shop/configmaps/web json {"a":1}"#,
         ),
         (
             "what must not be there is looked for, without a body",
-            of(Verb::RequireAbsent, ("shop", "web", ""), json!({"preconditions": {"uid": "u"}})),
+            of(Verb::RequireAbsent, "shop", "web", json!({"preconditions": {"uid": "u"}})),
             "GET /api/v1/namespaces/shop/configmaps/web json ",
         ),
         (
             "of all a collection has",
-            of(Verb::Delete, ("shop", "", ""), none.clone()),
+            of(Verb::Delete, "shop", "", none.clone()),
             "DELETE /api/v1/namespaces/shop/configmaps json null",
         ),
         (
             "of what has no namespace",
-            ApiRequest::new(Verb::Delete, ResourceRef::of::<Node>(), ("", "a", ""), none),
+            ApiRequest::new(Verb::Delete, ResourceRef::of::<Node>(), "", "a", "", none),
             "DELETE /api/v1/nodes/a json null",
         ),
     ] {
         assert_eq!(sent(&request), expect, "{name}");
     }
-    assert_eq!(of(Verb::Update, ("shop", "web", ""), body.clone()).key(), "shop/web");
-    assert_eq!(of(Verb::Update, ("", "web", ""), body).key(), "web");
+    assert_eq!(of(Verb::Update, "shop", "web", body.clone()).key(), "shop/web");
+    assert_eq!(of(Verb::Update, "", "web", body).key(), "web");
 }
 
 #[test]

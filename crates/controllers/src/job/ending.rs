@@ -144,23 +144,27 @@ fn by_success_policy(state: &JobState<'_>) -> Option<Ending> {
     Some(Ending::new(Outcome::Success, "SuccessPolicy", message))
 }
 
-/// Sets a condition; one that is not true is not added. Says whether anything changed.
-pub(super) fn set_condition(
-    conditions: &mut Vec<JobCondition>,
-    (type_, status): (&str, &str),
+/// The condition that a Job has from now on.
+pub(super) fn condition(
+    type_: &str,
+    status: &str,
     reason: &str,
     message: &str,
     now: Timestamp,
-) -> bool {
-    let new = JobCondition {
+) -> JobCondition {
+    JobCondition {
         type_: type_.to_owned(),
         status: status.to_owned(),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         last_probe_time: Some(time(now)),
         last_transition_time: Some(time(now)),
-    };
-    match conditions.iter_mut().find(|known| known.type_ == type_) {
+    }
+}
+
+/// Sets a condition; one that is not true is not added. Says whether anything changed.
+pub(super) fn set_condition(conditions: &mut Vec<JobCondition>, new: JobCondition) -> bool {
+    match conditions.iter_mut().find(|known| known.type_ == new.type_) {
         Some(known)
             if known.status == new.status && known.reason == new.reason && known.message == new.message =>
         {
@@ -170,7 +174,7 @@ pub(super) fn set_condition(
             *known = new;
             true
         }
-        None if status == "False" => false,
+        None if new.status == "False" => false,
         None => {
             conditions.push(new);
             true

@@ -48,14 +48,16 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn begin<B>(
-        (log, metrics): (AccessLog, &Metrics),
-        (client, scheme): (IpAddr, &'static str),
+        log: AccessLog,
+        metrics: Metrics,
+        client: IpAddr,
+        scheme: &'static str,
         request: &http::Request<B>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         Self {
             log,
-            metrics: metrics.clone(),
+            metrics,
             began: Instant::now(),
             client,
             scheme,

@@ -1,6 +1,6 @@
 //! One request, from its head to the head of its answer.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,12 +30,19 @@ use crate::table::{Action, Entrance, Forward, Plain, Timeouts, Weighted};
 /// Where a request came in.
 #[derive(Clone, Debug)]
 pub(super) struct From {
-    pub(super) client: IpAddr,
+    /// The client's own.
+    pub(super) address: SocketAddr,
     pub(super) scheme: Scheme,
     pub(super) port: u16,
     pub(super) entrance: Entrance,
     /// The name that the connection was made for, in lowercase.
     pub(super) server_name: Option<Arc<str>>,
+}
+
+impl From {
+    fn client(&self) -> IpAddr {
+        self.address.ip().to_canonical()
+    }
 }
 
 /// Whether a request led to somebody: only those who ask for something that is there count as known.
@@ -51,8 +58,8 @@ type Answer = Response<Download>;
 pub(super) async fn answer(plane: &Arc<Plane>, from: &From, request: Request<Incoming>) -> (Answer, Led) {
     let permit = Arc::clone(&plane.requests).try_acquire_owned().ok();
     let is_full = permit.is_none();
-    let (client, scheme) = (from.client, from.scheme.as_str());
-    let mut entry = Entry::begin((plane.access_log, &plane.metrics), (client, scheme), &request, permit);
+    let (log, metrics, scheme) = (plane.access_log, plane.metrics.clone(), from.scheme.as_str());
+    let mut entry = Entry::begin(log, metrics, from.client(), scheme, &request, permit);
     let (answer, led) = if is_full {
         (text(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way"), Led::Nowhere)
     } else {
@@ -107,7 +114,7 @@ async fn route(
             Some((backend, pool)) => {
                 entry.is_for_service(&backend.backend.service);
                 let chosen = Chosen { live: &live, forward, backend, pool };
-                self::forward(plane, (from, &asked), &chosen, request, entry).await
+                self::forward(plane, from, &asked, &chosen, request, entry).await
             }
         },
     };
@@ -172,7 +179,8 @@ fn redirect(plane: &Plane, host: &str, request: &Request<Incoming>) -> Answer {
 
 async fn forward(
     plane: &Arc<Plane>,
-    (from, asked): (&From, &Asked),
+    from: &From,
+    asked: &Asked,
     chosen: &Chosen<'_>,
     mut request: Request<Incoming>,
     entry: &mut Entry,
@@ -229,7 +237,7 @@ fn change(
     request: &mut Request<Incoming>,
 ) -> Result<(), InvalidUri> {
     let client = Client {
-        address: from.client,
+        address: from.client(),
         scheme: from.scheme.as_str(),
         port: from.port,
         authority: &asked.authority,

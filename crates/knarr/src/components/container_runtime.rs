@@ -55,7 +55,7 @@ pub(super) async fn open(
     let socket = endpoint.map(socket_of).transpose().context(FLAG)?;
     let is_own = socket.is_none_or(|socket| socket == layout.cri_socket());
     let built_in = match is_own {
-        true => Some(Arc::new(built_in(layout, node_network, (handlers, args), told, tasks).await?)),
+        true => Some(Arc::new(built_in(layout, node_network, handlers, args, told, tasks).await?)),
         false => None,
     };
     match (endpoint, built_in) {
@@ -75,7 +75,8 @@ pub(super) async fn open(
 async fn built_in(
     layout: &Layout,
     node_network: &NodeNetwork,
-    (handlers, args): (BTreeMap<String, PathBuf>, &RuntimeArgs),
+    handlers: BTreeMap<String, PathBuf>,
+    args: &RuntimeArgs,
     told: Told,
     tasks: &Tasks,
 ) -> Result<Runtime> {

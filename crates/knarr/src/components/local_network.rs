@@ -91,7 +91,7 @@ pub(crate) fn connect(settings: &Settings, cluster: &Layout) -> Result<Vec<(Loca
     for node in nodes {
         let network = namespace(cluster, &node)?;
         let ips = settings.of_local_node(&node)?.node_ips();
-        wire.plug(&mut route, (&port_name(&node), bridge), &network, &ips)
+        wire.plug(&mut route, &port_name(&node), bridge, &network, &ips)
             .with_context(|| format!("connect Node {}", node.number))?;
         connected.push((node, network));
     }
@@ -207,7 +207,8 @@ impl Wire {
     fn plug(
         &self,
         route: &mut Route,
-        (port, bridge): (&str, u32),
+        port: &str,
+        bridge: u32,
         network: &NetNs,
         ips: &[IpAddr],
     ) -> Result<()> {
@@ -309,7 +310,7 @@ mod tests {
         host.run(|| {
             let mut route = Route::open()?;
             let bridge = wire.make_bridge(&mut route, "kb-x").unwrap();
-            wire.plug(&mut route, ("kl-x", bridge), network, &ips).unwrap();
+            wire.plug(&mut route, "kl-x", bridge, network, &ips).unwrap();
             Ok(())
         })
         .unwrap();

@@ -44,6 +44,18 @@ pub(crate) fn node(layout: &Layout) -> Result<()> {
     runtime.block_on(run(&settings, layout))
 }
 
+/// The process of a Node: what its parts share.
+struct NodeProcess<'a> {
+    settings: &'a Settings,
+    layout: &'a Layout,
+    /// As kube-proxy.
+    informers: Informers,
+    /// As the kubelet.
+    kubelet_informers: Informers,
+    reporter: Reporter,
+    tasks: Tasks,
+}
+
 async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -65,32 +77,31 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     let informers = informers_as("kube-proxy", proxy_client);
     let kubelet_informers = informers_as("kubelet", kubelet_client);
     tasks.spawn("API servers", servers.clone().follow(informers.clone()));
+    let node = NodeProcess { settings, layout, informers, kubelet_informers, reporter, tasks };
+    let NodeProcess { kubelet_informers, reporter, tasks, .. } = &node;
     let (node_network, ()) = tokio::select! {
         found = async {
-            tokio::try_join!(
-                node_network(settings, layout, &kubelet_informers),
-                start_network(settings, layout, &informers, &reporter, &tasks),
-            )
+            tokio::try_join!(node_network(settings, layout, kubelet_informers), node.start_network())
         } => found?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    keep_wire(settings, layout, &informers, &tasks);
+    node.keep_wire();
     if settings.args.runs(Part::Kubelet) {
-        let policed = policed(settings, layout)?;
-        let flushed = pod_network_flushes(&kubelet_informers, &settings.node_name);
+        let policed = node.policed()?;
+        let flushed = pod_network_flushes(kubelet_informers, &settings.node_name);
         let told = container_runtime::Told { reporter: reporter.clone(), policed: policed.clone(), flushed };
         let container_runtime =
-            container_runtime::open(&settings.args.container_runtime, layout, &node_network, told, &tasks)
+            container_runtime::open(&settings.args.container_runtime, layout, &node_network, told, tasks)
                 .await?;
-        start_policies((settings, layout), &node_network, policed, (&informers, &reporter), &tasks);
-        super::conflicts::follow(&settings.node_name, &settings.node_ips(), &kubelet_informers, &tasks);
-        super::pod_cidr::follow(settings, layout, &kubelet_informers, &tasks);
-        follow_routes(settings, &node_network, layout, (&informers, &kubelet_informers), &tasks);
+        node.start_policies(&node_network, policed);
+        super::conflicts::follow(&settings.node_name, &settings.node_ips(), kubelet_informers, tasks);
+        super::pod_cidr::follow(settings, layout, kubelet_informers, tasks);
+        node.follow_routes(&node_network);
         let arguments = settings.args.registration.kubelet_args(&settings.args.kubelet_arg);
         super::kubelet_config::settle_root(layout, &arguments)?;
         if settings.args.runs(Part::CsiHostpath) {
-            start_storage(&node_network, layout, &tasks)?;
+            start_storage(&node_network, layout, tasks)?;
         }
         let server = own_server_config(layout, settings.node_ips())?;
         let config = kubelet::Config {
@@ -98,9 +109,9 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
             ..kubelet_config(&node_network, layout, Some(server))
         };
         let config = super::kubelet_config::of_node(config, layout, &arguments)?;
-        start_tunnels(settings, layout, (&config, &servers), &kubelet_informers, &tasks);
+        node.start_tunnels(&config, &servers);
         tasks.spawn("readiness of the Node", announce_node(kubelet_informers.clone(), settings.clone()));
-        start_kubelet(config, kubelet_informers, container_runtime, reporter, &tasks);
+        start_kubelet(config, kubelet_informers.clone(), container_runtime, reporter.clone(), tasks);
     }
     tokio::select! {
         _ = terminate.recv() => {}
@@ -111,67 +122,126 @@ async fn run(settings: &Settings, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The tunnels through which servers elsewhere reach this Node's kubelet, if it can be reached at all.
-fn start_tunnels(
-    settings: &Settings,
-    layout: &Layout,
-    (config, servers): (&kubelet::Config, &Servers),
-    informers: &Informers,
-    tasks: &Tasks,
-) {
-    let Some(server) = &config.server else { return };
-    let listens = server.ips.first().copied().filter(|ip| !ip.is_unspecified());
-    let tunnels = Tunnels {
-        node_name: config.node_name.clone(),
-        node_ips: config.node_ips.iter().filter_map(|ip| ip.parse().ok()).collect(),
-        kubelet: SocketAddr::new(listens.unwrap_or(settings.node_ip), server.port),
-        home: home(settings),
-        servers: servers.clone(),
-        layout: layout.clone(),
-        random: informers.random().clone(),
-    };
-    tunnels.start(informers, tasks);
-}
+impl NodeProcess<'_> {
+    /// Proxy and DNS, each once it works.
+    async fn start_network(&self) -> Result<()> {
+        if self.settings.args.runs(Part::Proxy) {
+            self.start_proxy().await?;
+            Ready::Proxy.announce();
+        }
+        if self.settings.args.runs(Part::Dns) {
+            self.start_dns().await?;
+            Ready::Dns.announce();
+        }
+        Ok(())
+    }
 
-/// Keeps the rules between the Nodes of this host, if it has several.
-fn keep_wire(settings: &Settings, layout: &Layout, informers: &Informers, tasks: &Tasks) {
-    let recorder = informers.recorder_on("kube-proxy", &settings.node_name);
-    let rules = "between the Nodes of this host";
-    let flushed = FlushedRules::new(informers, recorder, &settings.node_name, rules);
-    super::local_network::keep_rules(settings, layout, flushed, tasks);
-}
+    async fn start_proxy(&self) -> Result<()> {
+        let Self { settings, layout, .. } = self;
+        let config = proxy::Config {
+            cluster_id: layout.cluster_id(),
+            node_name: settings.node_name.clone(),
+            node_ips: settings.node_ips(),
+            cluster_cidrs: settings.args.cluster_cidr,
+            service_cidrs: settings.args.service_cidr,
+            local_addresses: settings.args.dns_addresses(),
+            mode: proxy_mode(&settings.args.proxy_mode),
+            node_port_addresses: node_port_addresses(&settings.args.node_ports)?,
+            healthz_address: Some((Ipv4Addr::UNSPECIFIED, PROXY_HEALTHZ_PORT).into()),
+            metrics_address: Some((Ipv4Addr::LOCALHOST, PROXY_METRICS_PORT).into()),
+        };
+        run_proxy(config, &self.informers, self.reporter.clone(), &self.tasks).await
+    }
 
-/// Enforces policies on these sandboxes. Those of before are known: what an earlier process has left in the kernel stays in
-/// force until then.
-fn start_policies(
-    (settings, layout): (&Settings, &Layout),
-    node_network: &NodeNetwork,
-    policed: Option<network_policy::Sandboxes>,
-    (informers, reporter): (&Informers, &Reporter),
-    tasks: &Tasks,
-) {
-    let Some(policed) = policed else { return };
-    let config = network_policy::Config {
-        cluster_id: layout.cluster_id(),
-        node_name: settings.node_name.clone(),
-        families: node_network.pod_cidrs.iter().map(Cidr::family).collect(),
-    };
-    network_policy::run(informers, config, policed, reporter.clone(), tasks);
+    /// Listens on the cluster's DNS address, which the proxy has put on its own link.
+    async fn start_dns(&self) -> Result<()> {
+        let args = &self.settings.args;
+        let own = args.dns_addresses();
+        let config = dns::Config {
+            bind: own.iter().map(|ip| SocketAddr::new(*ip, 53)).collect(),
+            domain: args.cluster_domain.clone(),
+            upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &own),
+            reverse_cidrs: args.cluster_cidr.iter().chain(args.service_cidr.iter()).collect(),
+        };
+        let mut running = dns::run(&self.informers, config, self.reporter.clone(), &self.tasks).await?;
+        running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
+        Ok(())
+    }
+
+    /// Keeps the rules between the Nodes of this host, if it has several.
+    fn keep_wire(&self) {
+        let Self { settings, layout, informers, tasks, .. } = self;
+        let recorder = informers.recorder_on("kube-proxy", &settings.node_name);
+        let rules = "between the Nodes of this host";
+        let flushed = FlushedRules::new(informers, recorder, &settings.node_name, rules);
+        super::local_network::keep_rules(settings, layout, flushed, tasks);
+    }
+
+    /// The sandboxes that network policies are for, if this Node has them; otherwise none of their rules are left.
+    fn policed(&self) -> Result<Option<network_policy::Sandboxes>> {
+        let Self { settings, layout, .. } = self;
+        let is_builtin = container_runtime::has_builtin_network(&settings.args.container_runtime, layout);
+        if settings.args.runs(Part::NetworkPolicy) && is_builtin {
+            return Ok(Some(network_policy::Sandboxes::default()));
+        }
+        network_policy::cleanup(&layout.cluster_id()).context("remove the rules of network policies")?;
+        Ok(None)
+    }
+
+    /// Enforces policies on these sandboxes. Those of before are known: what an earlier process has left in the kernel stays in
+    /// force until then.
+    fn start_policies(&self, node_network: &NodeNetwork, policed: Option<network_policy::Sandboxes>) {
+        let Some(policed) = policed else { return };
+        let config = network_policy::Config {
+            cluster_id: self.layout.cluster_id(),
+            node_name: self.settings.node_name.clone(),
+            families: node_network.pod_cidrs.iter().map(Cidr::family).collect(),
+        };
+        network_policy::run(&self.informers, config, policed, self.reporter.clone(), &self.tasks);
+    }
+
+    /// Routes to the Pods of other Nodes.
+    fn follow_routes(&self, node_network: &NodeNetwork) {
+        let settings = self.settings;
+        let is_foreign = settings.args.container_runtime.has_foreign_network();
+        let overlay = Overlay::of(&settings.args.network, node_network).filter(|_| !is_foreign);
+        let network = match (is_foreign, overlay) {
+            (true, _) => PodNetwork::Foreign,
+            (false, Some(_)) => PodNetwork::Overlay,
+            (false, None) => PodNetwork::BuiltIn,
+        };
+        let follower = Follower {
+            own_name: settings.node_name.clone(),
+            cluster: node_network.cluster_cidrs,
+            layout: self.layout.clone(),
+            network,
+            overlay,
+            informers: self.informers.clone(),
+            kubelet: self.kubelet_informers.clone(),
+        };
+        self.tasks.spawn("Pod routes", follower.follow());
+    }
+
+    /// The tunnels through which servers elsewhere reach this Node's kubelet, if it can be reached at all.
+    fn start_tunnels(&self, config: &kubelet::Config, servers: &Servers) {
+        let Some(server) = &config.server else { return };
+        let listens = server.ips.first().copied().filter(|ip| !ip.is_unspecified());
+        let tunnels = Tunnels {
+            node_name: config.node_name.clone(),
+            node_ips: config.node_ips.iter().filter_map(|ip| ip.parse().ok()).collect(),
+            kubelet: SocketAddr::new(listens.unwrap_or(self.settings.node_ip), server.port),
+            home: home(self.settings),
+            servers: servers.clone(),
+            layout: self.layout.clone(),
+            random: self.kubelet_informers.random().clone(),
+        };
+        tunnels.start(&self.kubelet_informers, &self.tasks);
+    }
 }
 
 /// Who tells of rules of the built-in network that somebody has taken.
 pub(super) fn pod_network_flushes(informers: &Informers, node: &str) -> FlushedRules {
     FlushedRules::new(informers, informers.recorder_on("kubelet", node), node, "of the Pod network")
-}
-
-/// The sandboxes that network policies are for, if this Node has them; otherwise none of their rules are left.
-fn policed(settings: &Settings, layout: &Layout) -> Result<Option<network_policy::Sandboxes>> {
-    let is_builtin = container_runtime::has_builtin_network(&settings.args.container_runtime, layout);
-    if settings.args.runs(Part::NetworkPolicy) && is_builtin {
-        return Ok(Some(network_policy::Sandboxes::default()));
-    }
-    network_policy::cleanup(&layout.cluster_id()).context("remove the rules of network policies")?;
-    Ok(None)
 }
 
 /// The driver of the default StorageClass, which the kubelet learns of as of any other.
@@ -188,55 +258,9 @@ fn start_storage(node_network: &NodeNetwork, layout: &Layout, tasks: &Tasks) -> 
     csi::driver::start(&config, tasks).context("start the host-path storage driver")
 }
 
-/// Routes to the Pods of other Nodes, by informers of all Nodes and of the kubelet.
-fn follow_routes(
-    settings: &Settings,
-    node_network: &NodeNetwork,
-    layout: &Layout,
-    (all, kubelet): (&Informers, &Informers),
-    tasks: &Tasks,
-) {
-    let is_foreign = settings.args.container_runtime.has_foreign_network();
-    let overlay = Overlay::of(&settings.args.network, node_network).filter(|_| !is_foreign);
-    let network = match (is_foreign, overlay) {
-        (true, _) => PodNetwork::Foreign,
-        (false, Some(_)) => PodNetwork::Overlay,
-        (false, None) => PodNetwork::BuiltIn,
-    };
-    let follower = Follower {
-        own_name: settings.node_name.clone(),
-        cluster: node_network.cluster_cidrs,
-        layout: layout.clone(),
-        network,
-        overlay,
-        informers: all.clone(),
-        kubelet: kubelet.clone(),
-    };
-    tasks.spawn("Pod routes", follower.follow());
-}
-
 /// This host's own API server, if it has one.
 pub(super) fn home(settings: &Settings) -> Option<SocketAddr> {
     settings.joined.is_none().then(|| super::identity::reachable(settings))
-}
-
-/// Proxy and DNS, each once it works.
-async fn start_network(
-    settings: &Settings,
-    layout: &Layout,
-    informers: &Informers,
-    reporter: &Reporter,
-    tasks: &Tasks,
-) -> Result<()> {
-    if settings.args.runs(Part::Proxy) {
-        start_proxy(informers, settings, layout, reporter.clone(), tasks).await?;
-        Ready::Proxy.announce();
-    }
-    if settings.args.runs(Part::Dns) {
-        start_dns(informers, settings, reporter.clone(), tasks).await?;
-        Ready::Dns.announce();
-    }
-    Ok(())
 }
 
 /// Waits until the Node has a range for its Pods, if it has Pods.
@@ -257,28 +281,6 @@ async fn node_network(settings: &Settings, layout: &Layout, informers: &Informer
         cluster_dns: args.dns_addresses(),
         cluster_domain: args.cluster_domain.clone(),
     })
-}
-
-async fn start_proxy(
-    informers: &Informers,
-    settings: &Settings,
-    layout: &Layout,
-    reporter: Reporter,
-    tasks: &Tasks,
-) -> Result<()> {
-    let config = proxy::Config {
-        cluster_id: layout.cluster_id(),
-        node_name: settings.node_name.clone(),
-        node_ips: settings.node_ips(),
-        cluster_cidrs: settings.args.cluster_cidr,
-        service_cidrs: settings.args.service_cidr,
-        local_addresses: settings.args.dns_addresses(),
-        mode: proxy_mode(&settings.args.proxy_mode),
-        node_port_addresses: node_port_addresses(&settings.args.node_ports)?,
-        healthz_address: Some((Ipv4Addr::UNSPECIFIED, PROXY_HEALTHZ_PORT).into()),
-        metrics_address: Some((Ipv4Addr::LOCALHOST, PROXY_METRICS_PORT).into()),
-    };
-    run_proxy(config, informers, reporter, tasks).await
 }
 
 /// How Services are led to endpoints.
@@ -312,25 +314,6 @@ pub(super) async fn run_proxy(
 ) -> Result<()> {
     let mut commits = proxy::run(informers, config, reporter, tasks);
     commits.wait_for(|commits| *commits > 0).await.context("the proxy ended before it had begun")?;
-    Ok(())
-}
-
-/// Listens on the cluster's DNS address, which the proxy has put on its own link.
-async fn start_dns(
-    informers: &Informers,
-    settings: &Settings,
-    reporter: Reporter,
-    tasks: &Tasks,
-) -> Result<()> {
-    let own = settings.args.dns_addresses();
-    let config = dns::Config {
-        bind: own.iter().map(|ip| SocketAddr::new(*ip, 53)).collect(),
-        domain: settings.args.cluster_domain.clone(),
-        upstreams: dns::upstreams(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), &own),
-        reverse_cidrs: settings.args.cluster_cidr.iter().chain(settings.args.service_cidr.iter()).collect(),
-    };
-    let mut running = dns::run(informers, config, reporter, tasks).await?;
-    running.ready.wait_for(|ready| *ready).await.context("DNS ended before it had begun")?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base::{Backoff, Clock, Random, Tasks};
 use cni::{Attachment, BandwidthError, CniError, Network, PortMapping};
-use controller::trace::Reporter;
+use controller::trace::{Reporter, Span};
 use controller::{FlushedRules, cause};
 use futures::stream::BoxStream;
 use jiff::Timestamp;
@@ -76,10 +76,16 @@ impl CniPodNetwork {
     fn added(&self, sandbox: &SandboxNetwork, start: Timestamp, ips: &[IpAddr]) {
         let Some(cause) = cause::current() else { return };
         let pod = &sandbox.metadata;
-        let object = format!("pods/{}/{}", pod.namespace, pod.name);
         let ips: Vec<String> = ips.iter().map(ToString::to_string).collect();
-        let times = (start, self.clock.now());
-        self.reporter.span(cause, ("cni", "network added"), &object, times, &ips.join(","));
+        self.reporter.span(Span {
+            cause,
+            component: "cni".to_owned(),
+            name: "network added".to_owned(),
+            object: format!("pods/{}/{}", pod.namespace, pod.name),
+            start_us: start.as_microsecond(),
+            end_us: self.clock.now().as_microsecond(),
+            detail: ips.join(","),
+        });
     }
 }
 

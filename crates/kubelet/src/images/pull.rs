@@ -67,7 +67,7 @@ fn bucket(rate: PullRate) -> base::Bucket {
 }
 
 /// One image for one Pod.
-struct Want {
+pub(crate) struct Want {
     store: Arc<Images>,
     pod: Arc<Pod>,
     objects: PodObjects,
@@ -91,38 +91,43 @@ struct Found {
     is_pull_required: Option<bool>,
 }
 
-/// Looks whether `image` is there, and pulls it if the policy says so.
-pub(crate) async fn have_image(
-    store: Arc<Images>,
-    pod: Arc<Pod>,
-    objects: PodObjects,
-    (image, policy): (String, String),
-    cause: u64,
-) -> Result<Had, PullError> {
-    let start = store.clock.now();
-    let container = needed_images::container_of(&pod, &image);
-    let want =
-        Want { store: store.clone(), pod: pod.clone(), objects, image: image.clone(), policy, container };
-    let mut found = Found::default();
-    let result = want.have(&mut found).await;
-    let told = |known: Option<bool>| known.map_or("unknown", |known| if known { "true" } else { "false" });
-    let labels = [&want.policy.to_lowercase(), told(found.is_present), told(found.is_pull_required)];
-    store.metrics.count(Count::EnsuredImages, &labels);
-    match &result {
-        Ok(_) => store.span(cause, "image present", &pod, start, &image),
-        Err(error) => {
-            let reason = error.reason();
-            want.event(EventType::Warning, "Failed", format!("Error: {}", reason.as_str()));
-            if reason.is_pull_failure() {
-                want.event(EventType::Normal, "BackOff", format!("Back-off pulling image \"{image}\""));
-                want.event(EventType::Warning, "Failed", "Error: ImagePullBackOff".into());
+impl Want {
+    pub(crate) fn new(
+        store: Arc<Images>,
+        pod: Arc<Pod>,
+        objects: PodObjects,
+        image: String,
+        policy: String,
+    ) -> Self {
+        let container = needed_images::container_of(&pod, &image);
+        Self { store, pod, objects, image, policy, container }
+    }
+
+    /// Looks whether the image is there, and pulls it if the policy says so. Source: `EnsureImageExists` of upstream's
+    /// `pkg/kubelet/images`.
+    pub(crate) async fn ensure_exists(&self, cause: u64) -> Result<Had, PullError> {
+        let Self { store, pod, image, .. } = self;
+        let start = store.clock.now();
+        let mut found = Found::default();
+        let result = self.have(&mut found).await;
+        let told =
+            |known: Option<bool>| known.map_or("unknown", |known| if known { "true" } else { "false" });
+        let labels = [&self.policy.to_lowercase(), told(found.is_present), told(found.is_pull_required)];
+        store.metrics.count(Count::EnsuredImages, &labels);
+        match &result {
+            Ok(_) => store.span(cause, "image present", pod, start, image),
+            Err(error) => {
+                let reason = error.reason();
+                self.event(EventType::Warning, "Failed", format!("Error: {}", reason.as_str()));
+                if reason.is_pull_failure() {
+                    self.event(EventType::Normal, "BackOff", format!("Back-off pulling image \"{image}\""));
+                    self.event(EventType::Warning, "Failed", "Error: ImagePullBackOff".into());
+                }
             }
         }
+        result
     }
-    result
-}
 
-impl Want {
     fn event(&self, event_type: EventType, reason: &str, message: String) {
         self.store.event(&self.pod, self.container.as_deref(), event_type, reason, message);
     }

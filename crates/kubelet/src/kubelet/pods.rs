@@ -192,7 +192,7 @@ impl Desk {
         let old = self.found.iter().find(is_old).map(|(uid, _)| uid.clone());
         let Some((old, mut snapshot)) = old.and_then(|uid| self.found.remove_entry(&uid)) else { return };
         snapshot.removed_from_api = true;
-        spawn_worker(&self.context, &self.inboxes, old.clone(), snapshot, (0, None));
+        spawn_worker(&self.context, &self.inboxes, old.clone(), snapshot, 0, None);
         self.leaving.insert(key.to_owned(), old);
     }
 
@@ -220,7 +220,7 @@ impl Desk {
                 snapshot.ending = Some(rejected(reason, message));
             }
         }
-        spawn_worker(&self.context, &self.inboxes, uid, snapshot, (cause, before));
+        spawn_worker(&self.context, &self.inboxes, uid, snapshot, cause, before);
     }
 
     /// Takes the Pod. Gives those that must go before it runs.
@@ -310,7 +310,7 @@ impl Desk {
                 tracing::info!(uid, "a pod's containers run although the pod is gone");
                 self.context.metrics.count(Count::OrphanedPods, &[]);
                 snapshot.removed_from_api = true;
-                spawn_worker(&self.context, &self.inboxes, uid, snapshot, (0, None));
+                spawn_worker(&self.context, &self.inboxes, uid, snapshot, 0, None);
             }
         }
         let mut kept = known;
@@ -335,7 +335,8 @@ fn spawn_worker(
     inboxes: &Inboxes,
     uid: String,
     snapshot: PodSnapshot,
-    (cause, before): (u64, Option<Vec<Arc<Inbox>>>),
+    cause: u64,
+    before: Option<Vec<Arc<Inbox>>>,
 ) {
     let inbox = Arc::new(Inbox::default());
     if !snapshot.sandboxes.is_empty() {

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::config::alignment::{Alignment, Policy, Scope};
-use crate::machine::nodes::{Distances, Nodes, Order};
+use crate::machine::layout::Layout;
+use crate::machine::nodes::{Nodes, Order};
 use crate::pod::admission::Rejection;
 
 /// Why a Pod is refused whose resources do not lie together. Source: `TopologyAffinityError`.
@@ -74,8 +75,9 @@ impl Alignment {
     /// In upstream's words.
     pub(crate) fn allocate(
         self,
-        (all, distances): (Nodes, &Distances),
-        (uid, spec): (&str, &PodSpec),
+        layout: &Layout,
+        uid: &str,
+        spec: &PodSpec,
         providers: &[&dyn Provider],
     ) -> Result<(), Rejection> {
         let best = |asker| -> Result<Hint, Rejection> {
@@ -83,8 +85,9 @@ impl Alignment {
                 return Ok(Hint::ANY);
             }
             let hints: Vec<_> = providers.iter().map(|provider| provider.hints(uid, spec, asker)).collect();
-            let order = if self.prefers_closest { Order::Closest(distances) } else { Order::Narrowest };
-            self.policy.merge(all, &hints, order).ok_or_else(|| {
+            let order =
+                if self.prefers_closest { Order::Closest(&layout.distances) } else { Order::Narrowest };
+            self.policy.merge(layout.nodes(), &hints, order).ok_or_else(|| {
                 let message = "Resources cannot be allocated with Topology locality";
                 Rejection::new(AFFINITY_ERROR, message)
             })

@@ -138,6 +138,7 @@ pub fn container_config(
     let expand_all =
         |items: &Option<Vec<String>>| items.iter().flatten().map(|item| expand(item, &lookup)).collect();
     let image = spec.image.clone().unwrap_or_default();
+    let security_context = security_context(config, pod_spec, spec, &input);
     Ok(v1::ContainerConfig {
         metadata: Some(v1::ContainerMetadata { name: spec.name.clone(), attempt: input.attempt }),
         image: Some(v1::ImageSpec {
@@ -162,12 +163,7 @@ pub fn container_config(
         tty: spec.tty == Some(true),
         linux: Some(v1::LinuxContainerConfig {
             resources: Some(qos::container_resources(pod_spec, spec, input.memory_capacity)),
-            security_context: Some(security_context(
-                config,
-                pod_spec,
-                spec,
-                (input.target_id, input.image_user.as_ref(), input.extra_groups),
-            )),
+            security_context: Some(security_context),
         }),
         envs: input.env.into_iter().map(|(key, value)| v1::KeyValue { key, value }).collect(),
         ..v1::ContainerConfig::default()
@@ -178,25 +174,25 @@ fn security_context(
     config: &Config,
     pod: &PodSpec,
     spec: &Container,
-    (target_id, image_user, extra_groups): (Option<String>, Option<&ImageUser>, Vec<i64>),
+    input: &ContainerInput,
 ) -> v1::LinuxContainerSecurityContext {
     let mut context = security::container(pod, spec, config.seccomp_default);
-    context.supplemental_groups.extend(extra_groups);
+    context.supplemental_groups.extend(&input.extra_groups);
     if let Some(profile) = context.seccomp.as_mut().filter(|profile| !profile.localhost_ref.is_empty()) {
         let path = config.root_dir.join("seccomp").join(&profile.localhost_ref);
         profile.localhost_ref = path.display().to_string();
     }
     // Runtimes take no group without a user.
     if context.run_as_user.is_none() && context.run_as_group.is_some() {
-        match image_user {
+        match &input.image_user {
             Some(ImageUser::Name(name)) => context.run_as_username.clone_from(name),
             Some(ImageUser::Uid(uid)) => context.run_as_user = Some(v1::Int64Value { value: *uid }),
             None => context.run_as_user = Some(v1::Int64Value { value: 0 }),
         }
     }
-    if let (Some(target_id), Some(namespaces)) = (target_id, &mut context.namespace_options) {
+    if let (Some(target_id), Some(namespaces)) = (&input.target_id, &mut context.namespace_options) {
         namespaces.set_pid(v1::NamespaceMode::Target);
-        namespaces.target_id = target_id;
+        namespaces.target_id.clone_from(target_id);
     }
     context
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(crate) use controller::access::Access;
 use controller::access::{Asked, Lives, User};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{Method, Request, StatusCode, header};
 use jiff::Timestamp;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -98,13 +98,14 @@ fn verb(method: &Method) -> &'static str {
 ///
 /// # Errors
 /// 401 for nobody, 403 for who may not, 500 if the API server does not say.
-pub(super) async fn check(
+pub(super) async fn check<B>(
     access: &Access,
     context: &Context,
     certified: Option<&User>,
-    (method, path, headers): (&Method, &str, &HeaderMap),
+    request: &Request<B>,
 ) -> Result<(), Refusal> {
-    let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
+    let token =
+        request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(bearer);
     let unknown = |error: kube::Error| Refusal::internal(error.to_string());
     let user = match (certified, token) {
         (Some(user), _) => user.clone(),
@@ -113,7 +114,7 @@ pub(super) async fn check(
         }
         (None, None) => return Err(unauthorized()),
     };
-    let (subresources, verb) = (subresources(path), verb(method));
+    let (subresources, verb) = (subresources(request.uri().path()), verb(request.method()));
     for subresource in subresources {
         let asked = Asked::Node { verb, subresource, name: context.config.node_name.clone() };
         if access.may(&context.client, &user, asked).await.map_err(unknown)? {

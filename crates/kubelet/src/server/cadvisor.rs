@@ -187,7 +187,7 @@ pub(super) fn render(look: &Look, version: &str, machine: &Machine) -> String {
     }
     for (name, help, counter) in PACKET_COUNTERS {
         out.family(name, "counter", help);
-        look.pods.iter().for_each(|pod| packets(&mut out, name, (pod, look), counter, at));
+        packets(&mut out, name, look, counter, at);
     }
     io::render(&mut out, look, &subjects, at);
     of_machine(&mut out, machine, look.memory.swap_total);
@@ -329,20 +329,14 @@ fn links(
     }
 }
 
-/// Of a Pod with a network of its own: what the kernel says to one of its containers.
-fn packets(
-    out: &mut Exposition,
-    name: &str,
-    (pod, look): (&PodStats, &Look),
-    counter: fn(&Link) -> u64,
-    at: Option<i64>,
-) {
-    let of_pod = pod.containers.iter().filter_map(|container| look.deep.get(&container.cgroup));
-    let Some(deep) = of_pod.filter(|_| pod.network.is_some()).find(|deep| !deep.links.is_empty()) else {
-        return;
-    };
-    for link in &deep.links {
-        out.sample(name, &link_labels(pod, &link.name), number(counter(link)), at);
+/// Of Pods with a network of their own: what the kernel says to one of the containers.
+fn packets(out: &mut Exposition, name: &str, look: &Look, counter: fn(&Link) -> u64, at: Option<i64>) {
+    for pod in look.pods.iter().filter(|pod| pod.network.is_some()) {
+        let mut of_pod = pod.containers.iter().filter_map(|container| look.deep.get(&container.cgroup));
+        let Some(deep) = of_pod.find(|deep| !deep.links.is_empty()) else { continue };
+        for link in &deep.links {
+            out.sample(name, &link_labels(pod, &link.name), number(counter(link)), at);
+        }
     }
 }
 

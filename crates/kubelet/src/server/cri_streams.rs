@@ -151,7 +151,7 @@ impl StreamingServer {
         let (response, client) = (upgrade.response(), hyper::upgrade::on(&mut request));
         let wishes = Wishes { stderr: wishes.stderr && !wishes.tty, ..wishes };
         self.0.tasks.spawn("cri stream", async move {
-            streams::connect(IDLE_TIMEOUT, client, (&upgrade, wishes), start, ending).await;
+            streams::connect(IDLE_TIMEOUT, client, &upgrade, wishes, start, ending).await;
         });
         Ok(response)
     }

@@ -85,7 +85,7 @@ pub(super) async fn exec(
     let server = server.clone();
     server.context.tasks.clone().spawn("exec", async move {
         let start = server.context.runtime.exec(call);
-        connect(server.idle_timeout(), client, (&upgrade, wishes), start, Ending::ExitCode).await;
+        connect(server.idle_timeout(), client, &upgrade, wishes, start, Ending::ExitCode).await;
     });
     Ok(response)
 }
@@ -105,7 +105,7 @@ pub(super) async fn attach(
     let server = server.clone();
     server.context.tasks.clone().spawn("attach", async move {
         let start = server.context.runtime.attach(call);
-        connect(server.idle_timeout(), client, (&upgrade, wishes), start, Ending::Success).await;
+        connect(server.idle_timeout(), client, &upgrade, wishes, start, Ending::Success).await;
     });
     Ok(response)
 }
@@ -135,7 +135,8 @@ async fn running(
 pub(super) async fn connect(
     idle_timeout: Duration,
     client: OnUpgrade,
-    (upgrade, wishes): (&Upgrade, Wishes),
+    upgrade: &Upgrade,
+    wishes: Wishes,
     start: impl Future<Output = CriResult<Streams>>,
     ending: Ending,
 ) {

@@ -155,7 +155,11 @@ fn files(volume: &Volume, input: &VolumeInput) -> Result<Files, PayloadError> {
                 add(&mut files, &s.path, anchors.into_bytes(), mode)?;
             }
             if let Some(s) = &source.pod_certificate {
-                certificate(s, (&volume.name, i), mode, input, &mut files)?;
+                // Without the feature nothing is issued; the API server drops the source then
+                // (`resources/src/strategies/gated.rs`).
+                let issued = input.certificates.get(&(volume.name.clone(), i));
+                let issued = issued.ok_or(PayloadError::NotSupported)?.as_ref().map_err(Arc::clone)?;
+                certificate(s, issued, mode, input, &mut files)?;
             }
         }
     }
@@ -278,17 +282,13 @@ fn token(
     Ok(())
 }
 
-/// Without the feature nothing is issued; the API server drops the source then (`resources/src/strategies/gated.rs`).
 fn certificate(
     projection: &PodCertificateProjection,
-    (volume, source): (&str, usize),
+    Credentials { key, chain }: &Credentials,
     mode: i32,
     input: &VolumeInput,
     files: &mut Files,
 ) -> Result<(), PayloadError> {
-    let issued = input.certificates.get(&(volume.to_owned(), source));
-    let Credentials { key, chain } =
-        issued.ok_or(PayloadError::NotSupported)?.as_ref().map_err(Arc::clone)?;
     for (path, data) in [
         (&projection.credential_bundle_path, [key.as_str(), chain].concat()),
         (&projection.key_path, key.clone()),

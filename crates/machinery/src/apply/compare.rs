@@ -93,7 +93,7 @@ impl<'a> Walk<'a, '_> {
                 if lefts.is_none_or(Map::is_empty) && rights.is_none_or(Map::is_empty) {
                     return leaf(left, right);
                 }
-                (presence(left, right), self.entries(typed, (left, lefts), (right, rights)))
+                (presence(left, right), self.entries(typed, left, right))
             }
         }
     }
@@ -101,23 +101,18 @@ impl<'a> Walk<'a, '_> {
     /// Free-form JSON that was or becomes something else than an object.
     fn changed_kind(&mut self, typed: Typed<'a>, left: Side<'a>, right: Side<'a>) -> Outcome<'a> {
         let (change, mut below) = leaf(left, right);
-        if let Some(Some(map)) = entries(left) {
-            below.removed.unite(self.entries(typed, (left, Some(map)), (None, None)).removed);
+        if let Some(Some(_)) = entries(left) {
+            below.removed.unite(self.entries(typed, left, None).removed);
         }
-        if let Some(Some(map)) = entries(right) {
-            below.added.unite(self.entries(typed, (None, None), (right, Some(map))).added);
+        if let Some(Some(_)) = entries(right) {
+            below.added.unite(self.entries(typed, None, right).added);
         }
         (change, below)
     }
 
-    fn entries(
-        &mut self,
-        typed: Typed<'a>,
-        (left, lefts): (Side<'a>, Option<&'a Map<String, Value>>),
-        (right, rights): (Side<'a>, Option<&'a Map<String, Value>>),
-    ) -> Comparison<'a> {
+    fn entries(&mut self, typed: Typed<'a>, left: Side<'a>, right: Side<'a>) -> Comparison<'a> {
         let mut comparison = Comparison::default();
-        for (name, mut old, mut new) in zip(lefts, rights) {
+        for (name, mut old, mut new) in zip(entries(left).flatten(), entries(right).flatten()) {
             let item = match typed.atom() {
                 Atom::Struct(schema) => {
                     if (self.skips)(&self.path, name) {

@@ -18,7 +18,7 @@ use sys::cgroup::{Cgroups, Version};
 use sys::descriptors;
 use sys::process::PidFd;
 
-use super::engine::{Creation, Engine, Entry, ExecStreams, Streams};
+use super::engine::{Creation, Engine, Entry, Streams};
 use super::error::{StartError, prepare};
 use super::layout::{self, ContainerPlan, Exited, Started, remove_if_there};
 use super::logs::{Lines, Log, Stream};
@@ -328,19 +328,12 @@ impl Attachment {
     }
 }
 
-/// Runs one more process in a container; returns its pid and, if asked for, its terminal.
-pub(super) fn exec(
-    engine: &Engine,
-    (id, container): (&str, &Container),
-    process: &Path,
-    streams: Option<ExecStreams>,
-    sockets: &[RawFd],
-) -> Result<(i32, Option<OwnedFd>), StartError> {
-    let console = streams.is_none().then(|| process.with_extension("sock"));
+/// Runs one more process in a container; returns its pid and, if asked for, its terminal, for which it makes the socket.
+pub(super) fn exec(engine: &Engine, entry: Entry<'_>) -> Result<(i32, Option<OwnedFd>), StartError> {
+    let console = entry.streams.is_none().then(|| entry.process.with_extension("sock"));
     let listener = console.as_deref().map(descriptors::listen_stream_at);
     let listener = listener.transpose().map_err(prepare("terminal"))?;
-    let security = &container.plan.security;
-    let pid = engine.exec(Entry { id, security, process, streams, console: console.as_deref(), sockets });
+    let pid = engine.exec(Entry { console: console.as_deref(), ..entry });
     let pid = pid.inspect_err(|_| {
         if let Some(Err(error)) = console.as_deref().map(remove_if_there) {
             eprintln!("shim: {error}");

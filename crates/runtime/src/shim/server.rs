@@ -13,7 +13,7 @@ use sys::descriptors;
 use sys::process::PidFd;
 
 use super::container::{self, Container, Containers};
-use super::engine::{Engine, ExecStreams};
+use super::engine::{Engine, Entry, ExecStreams};
 use super::error::{Error, StartError, system};
 use super::layout::{self, PodPlan, Started};
 use super::logs::Stream;
@@ -293,8 +293,15 @@ impl Server {
                 let it = running(&self.containers, &container)?;
                 let streams = (!tty).then(|| exec_streams(streams, received));
                 let process = layout::take_exec(&process).map_err(refused)?;
-                let executed =
-                    container::exec(&self.engine, (&container, it), &process, streams, &self.sockets());
+                let entry = Entry {
+                    id: &container,
+                    security: &it.plan.security,
+                    process: &process,
+                    streams,
+                    console: None,
+                    sockets: &self.sockets(),
+                };
+                let executed = container::exec(&self.engine, entry);
                 layout::remove_if_there(&process).map_err(refused)?;
                 let (pid, terminal) = executed.map_err(refused)?;
                 self.execs.insert(pid, (connection, request.id));

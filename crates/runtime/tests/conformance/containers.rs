@@ -319,7 +319,7 @@ async fn changed_before_start(subject: Arc<Subject>) {
     };
     subject.runtime.update_container_resources(request).await.unwrap();
     pod.try_start(&id).await.unwrap();
-    let limit = read(&subject, &uid, &id, ("memory", "memory.limit_in_bytes"), "memory.max");
+    let limit = read(&subject, &uid, &id, "memory", "memory.limit_in_bytes", "memory.max");
     assert_eq!(limit, (64 << 20).to_string());
     pod.remove().await;
 }
@@ -398,7 +398,7 @@ async fn devices(subject: Arc<Subject>) {
     pod.remove().await;
 }
 
-fn read(subject: &Subject, pod: &str, id: &str, (controller, v1): (&str, &str), v2: &str) -> String {
+fn read(subject: &Subject, pod: &str, id: &str, controller: &str, v1: &str, v2: &str) -> String {
     let cgroups = sys::cgroup::Cgroups::detect().unwrap();
     let parent = subject.cgroup.as_str();
     let dir = cgroups.dir_of(controller, &format!("{parent}/{pod}/{id}")).unwrap();
@@ -420,13 +420,13 @@ async fn limits(subject: Arc<Subject>) {
     };
     *resources(&mut config) = wanted.clone();
     let id = pod.start(config).await;
-    let memory = || read(&subject, &uid, &id, ("memory", "memory.limit_in_bytes"), "memory.max");
+    let memory = || read(&subject, &uid, &id, "memory", "memory.limit_in_bytes", "memory.max");
     assert_eq!(memory(), (64 << 20).to_string());
-    assert_eq!(read(&subject, &uid, &id, ("cpuset", "cpuset.cpus"), "cpuset.cpus"), "0");
+    assert_eq!(read(&subject, &uid, &id, "cpuset", "cpuset.cpus", "cpuset.cpus"), "0");
     let is_v1 = sys::cgroup::Cgroups::detect().unwrap().version() == sys::cgroup::Version::V1;
     if is_v1 {
-        assert_eq!(read(&subject, &uid, &id, ("cpu", "cpu.shares"), ""), "512");
-        assert_eq!(read(&subject, &uid, &id, ("cpu", "cpu.cfs_quota_us"), ""), "20000");
+        assert_eq!(read(&subject, &uid, &id, "cpu", "cpu.shares", ""), "512");
+        assert_eq!(read(&subject, &uid, &id, "cpu", "cpu.cfs_quota_us", ""), "20000");
     }
     let linux = v1::LinuxContainerResources {
         memory_limit_in_bytes: 80 << 20,
@@ -442,8 +442,8 @@ async fn limits(subject: Arc<Subject>) {
     subject.runtime.update_container_resources(request).await.unwrap();
     assert_eq!(memory(), (80 << 20).to_string());
     if is_v1 {
-        assert_eq!(read(&subject, &uid, &id, ("cpu", "cpu.shares"), ""), "1024");
-        assert_eq!(read(&subject, &uid, &id, ("cpu", "cpu.cfs_quota_us"), ""), "30000");
+        assert_eq!(read(&subject, &uid, &id, "cpu", "cpu.shares", ""), "1024");
+        assert_eq!(read(&subject, &uid, &id, "cpu", "cpu.cfs_quota_us", ""), "30000");
     }
     let status = pod.status(&id).await;
     if let Some(linux) = status.resources.and_then(|resources| resources.linux) {
@@ -464,7 +464,7 @@ async fn huge_pages(subject: Arc<Subject>) {
     let limit = v1::HugepageLimit { page_size: "2MB".into(), limit: 4 << 20 };
     resources(&mut config).hugepage_limits = vec![limit];
     let id = pod.start(config).await;
-    let found = read(&subject, &uid, &id, ("hugetlb", "hugetlb.2MB.limit_in_bytes"), "hugetlb.2MB.max");
+    let found = read(&subject, &uid, &id, "hugetlb", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max");
     assert_eq!(found, (4 << 20).to_string());
     pod.remove().await;
 }

@@ -24,7 +24,8 @@ pub(crate) fn interested<'a>(extenders: &'a [Client], pod: &Pod) -> Vec<&'a Clie
 /// As [`crate::decide()`], with `extenders`.
 pub(crate) async fn decide_with(
     extenders: &[&Client],
-    (pod, default_selector): (&Pod, Option<&LabelSelector>),
+    pod: &Pod,
+    default_selector: Option<&LabelSelector>,
     snapshot: &Snapshot,
     chance: u64,
     told: &mut Diagnosis,

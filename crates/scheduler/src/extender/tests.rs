@@ -131,7 +131,7 @@ async fn check(answer: Answer, tell: fn(&mut Extender), expect: &str) -> Vec<(St
     let clients = [client(extender).await];
     let (pod, snapshot) = (pod(), nodes());
     let text =
-        match decide_with(&interested(&clients, &pod), (&pod, None), &snapshot, 0, &mut Diagnosis::default())
+        match decide_with(&interested(&clients, &pod), &pod, None, &snapshot, 0, &mut Diagnosis::default())
             .await
         {
             Decision::Bind(choice) => choice.node,
@@ -227,7 +227,7 @@ async fn a_pod_that_is_not_known_whole_is_not_shown() {
     let check = async |pod: &Pod| {
         let clients = [client(extender(&url)).await];
         let asked = interested(&clients, pod);
-        match decide_with(&asked, (pod, None), &nodes(), 0, &mut Diagnosis::default()).await {
+        match decide_with(&asked, pod, None, &nodes(), 0, &mut Diagnosis::default()).await {
             Decision::Unheard(why) => why.replace(&url, "URL"),
             other => panic!("{other:?}"),
         }
@@ -292,7 +292,7 @@ async fn who_cannot_be_spoken_to_gives_no_answer() {
     broken.tls.key = Some("bm8=".to_owned());
     let clients = [client(broken).await];
     let decision =
-        decide_with(&interested(&clients, &pod()), (&pod(), None), &nodes(), 0, &mut Diagnosis::default())
+        decide_with(&interested(&clients, &pod()), &pod(), None, &nodes(), 0, &mut Diagnosis::default())
             .await;
     assert!(
         matches!(decision, Decision::Unheard(why) if why.starts_with("Post \"https://127.0.0.1:1/filter\""))

@@ -116,14 +116,15 @@ mod tests {
 
     /// What is said to `1-a` or another first Pod: `known` are there, `assumed` have found a Node before it, `bound` have one.
     fn check(first: &str, workloads: &[&str], known: &[&str], assumed: &[&str], expect: &str) {
-        check_with_bound(first, workloads, known, (assumed, &[]), expect);
+        check_with_bound(first, workloads, known, assumed, &[], expect);
     }
 
     fn check_with_bound(
         first: &str,
         workloads: &[&str],
         known: &[&str],
-        (assumed, bound): (&[&str], &[&str]),
+        assumed: &[&str],
+        bound: &[&str],
         expect: &str,
     ) {
         let now = Timestamp::UNIX_EPOCH;
@@ -178,9 +179,9 @@ mod tests {
     #[test]
     fn what_is_bound_already_counts_and_more_than_enough_go_at_once() {
         let all = ["1-b", "1-c", "1-d"];
-        check_with_bound("1-a", &WORKLOADS, &all, (&[], &["1-b", "1-c"]), "bound with 1-a");
-        check_with_bound("1-a", &WORKLOADS, &all, (&["1-c"], &["1-b"]), "bound with 1-a 1-c");
-        check_with_bound("1-a", &WORKLOADS, &all, (&[], &["1-b"]), "waits (2, 3) 5m, tries 1-c 1-d");
+        check_with_bound("1-a", &WORKLOADS, &all, &[], &["1-b", "1-c"], "bound with 1-a");
+        check_with_bound("1-a", &WORKLOADS, &all, &["1-c"], &["1-b"], "bound with 1-a 1-c");
+        check_with_bound("1-a", &WORKLOADS, &all, &[], &["1-b"], "waits (2, 3) 5m, tries 1-c 1-d");
         check("1-a", &WORKLOADS, &all, &["1-b", "1-c", "1-d"], "bound with 1-a 1-b 1-c 1-d");
     }
 

@@ -38,11 +38,8 @@ impl<'a> State<'a> {
     pub(super) fn new(pod: &'a Pod, all: &'a Snapshot) -> Self {
         let mut state = Self { near: required(pod, near_of), far: required(pod, far_of), ..Self::default() };
         state.matches_itself = matches_all(&state.near, pod, pod, all);
-        let (mut forbidden, mut wishes_of) = (Kinds::new(), Kinds::new());
         let arguments = &all.profiles.of(pod).arguments.near;
-        for (id, kind) in all.domains.choosy() {
-            hear(pod, (id, &kind.pod), (all, arguments), (&mut forbidden, &mut wishes_of));
-        }
+        let (forbidden, mut wishes_of) = said_by_others(pod, all, arguments);
         if arguments.ignores_wishes_of_others && wishes(pod).next().is_none() {
             wishes_of.clear();
         }
@@ -76,21 +73,20 @@ impl<'a> State<'a> {
     }
 }
 
-/// What Pods like `other` say about `pod`.
-fn hear<'a>(
-    pod: &Pod,
-    (id, other): (KindId, &'a Pod),
-    (all, arguments): (&Snapshot, &Near),
-    (forbidden, wanted): (&mut Kinds<'a>, &mut Kinds<'a>),
-) {
-    for term in required(other, far_of).into_iter().filter(|term| matches(term, other, pod, all)) {
-        forbidden.entry((&term.topology_key, 0)).or_default().push(id);
+/// What other Pods say about `pod`: where it must not be, and where they want it or do not.
+fn said_by_others<'a>(pod: &Pod, all: &'a Snapshot, arguments: &Near) -> (Kinds<'a>, Kinds<'a>) {
+    let (mut forbidden, mut wanted) = (Kinds::new(), Kinds::new());
+    for (id, other) in all.domains.choosy().map(|(id, kind)| (id, &*kind.pod)) {
+        for term in required(other, far_of).into_iter().filter(|term| matches(term, other, pod, all)) {
+            forbidden.entry((term.topology_key.as_str(), 0)).or_default().push(id);
+        }
+        let hard = required(other, near_of).into_iter().map(|term| (term, arguments.hard_weight));
+        let hard = hard.filter(|(_, weight)| *weight > 0);
+        for (term, weight) in hard.chain(wishes(other)).filter(|(term, _)| matches(term, other, pod, all)) {
+            wanted.entry((term.topology_key.as_str(), weight)).or_default().push(id);
+        }
     }
-    let hard = required(other, near_of).into_iter().map(|term| (term, arguments.hard_weight));
-    let hard = hard.filter(|(_, weight)| *weight > 0);
-    for (term, weight) in hard.chain(wishes(other)).filter(|(term, _)| matches(term, other, pod, all)) {
-        wanted.entry((&term.topology_key, weight)).or_default().push(id);
-    }
+    (forbidden, wanted)
 }
 
 /// The kinds that `is_meant` says these terms of `pod` are about.

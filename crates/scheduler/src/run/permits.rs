@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use controller::informer::{Change, Changes};
 use controller::pod::Pod;
+use controller::trace::Span;
 use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1alpha1::Workload;
 use machinery::duration;
 
 use super::binding::{Job, Steps};
 use super::explaining::Explanation;
-use super::{BINDINGS_MAX, Scheduler};
+use super::{BINDINGS_MAX, Scheduler, span};
 use crate::decide::available;
 use crate::events::{Event, Turn};
 use crate::gangs::GangKey;
@@ -265,8 +266,7 @@ impl Scheduler {
 
     /// Tells what becomes of a Pod, for `knarr why` and `knarr trace`.
     fn tell(&self, what: &str, (key, revision): (&str, u64), why: &str) {
-        let now = self.clock.now();
-        let object = format!("pods/{key}");
-        self.reporter.span(revision, ("scheduler", what), &object, (now, now), &format!("{NAME}: {why}"));
+        let (now_us, detail) = (self.clock.now().as_microsecond(), format!("{NAME}: {why}"));
+        self.reporter.span(Span { start_us: now_us, end_us: now_us, detail, ..span(what, key, revision) });
     }
 }

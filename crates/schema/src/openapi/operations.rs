@@ -236,10 +236,10 @@ fn of<'a>(arenas: Arenas<'_>, resource: &Resource<'a>) -> Vec<Operation<'a>> {
                 all.push(Operation { query, ..operation });
                 continue;
             };
-            all.push(make.connection(&path, verb, (gvk, query), &name));
+            all.push(Operation { query, ..make.connection(&path, verb, gvk, &name) });
             if sub.name == "proxy" {
                 let (path, name) = (format!("{path}/{{path}}"), format!("{name}WithPath"));
-                all.push(make.connection(&path, verb, (gvk, query), &name));
+                all.push(Operation { query, ..make.connection(&path, verb, gvk, &name) });
             }
         }
     }
@@ -279,16 +279,10 @@ impl<'a> Maker<'_, 'a> {
     }
 
     /// The operation that connects by the method of a verb.
-    fn connection(
-        &self,
-        path: &str,
-        verb: &Verb,
-        (gvk, query): (Gvk<'a>, &'static [Parameter]),
-        name: &str,
-    ) -> Operation<'a> {
+    fn connection(&self, path: &str, verb: &Verb, gvk: Gvk<'a>, name: &str) -> Operation<'a> {
         let id = format!("connect{}{}{name}", self.group_version.id, camel(verb.1));
         let (body, answer, action) = (None, None, "connect");
-        Operation { id, action, body, answer, query, ..self.operation(path, verb, gvk, name) }
+        Operation { id, action, body, answer, ..self.operation(path, verb, gvk, name) }
     }
 }
 

@@ -52,6 +52,16 @@ struct Before {
     entry: Option<Entry>,
 }
 
+/// A record that has no revision yet.
+struct NewRecord {
+    key: String,
+    /// `None` removes the key.
+    value: Option<Bytes>,
+    /// 0 for never.
+    expires_us: i64,
+    cause: Bytes,
+}
+
 /// About what a write adds to a group.
 pub(super) fn write_bytes(write: &Write) -> usize {
     match &write.change {
@@ -120,7 +130,8 @@ impl Stage {
             }
         };
         self.is_synced |= write.durability == Durability::Synced;
-        self.push(write.key, before, value, (expires_us, write.cause), Some(reply));
+        let new = NewRecord { key: write.key, value, expires_us, cause: write.cause };
+        self.push(before, new, Some(reply));
         Ok(())
     }
 
@@ -140,7 +151,8 @@ impl Stage {
             before => before?,
         };
         if before.revision == row.1 && before.entry.is_some() {
-            self.push(key.to_owned(), before, None, (0, Bytes::new()), None);
+            let new = NewRecord { key: key.to_owned(), value: None, expires_us: 0, cause: Bytes::new() };
+            self.push(before, new, None);
         }
         Ok(())
     }
@@ -187,14 +199,8 @@ impl Stage {
         Ok(pointer.map(|pointer| pointer.revision))
     }
 
-    fn push(
-        &mut self,
-        key: String,
-        before: Before,
-        value: Option<Bytes>,
-        (expires_us, cause): (i64, Bytes),
-        reply: Option<Reply<Revision>>,
-    ) {
+    fn push(&mut self, before: Before, new: NewRecord, reply: Option<Reply<Revision>>) {
+        let NewRecord { key, value, expires_us, cause } = new;
         let revision = self.next;
         self.next += 1;
         let create_revision = before.entry.as_ref().map_or(revision, |entry| entry.create_revision);

@@ -289,8 +289,10 @@ impl<'d> Window<'d> {
     /// Takes down which forms an answer shows.
     pub(super) fn close(
         &self,
-        (call, version): (&Call, Version),
-        (code, body): (StatusCode, &Value),
+        call: &Call,
+        version: Version,
+        code: StatusCode,
+        body: &Value,
         recorder: &Recorder,
     ) {
         let is_taken = code.is_success();

@@ -99,17 +99,9 @@ impl Objects {
         format!("{}/{name}", self.collection(version, namespace))
     }
 
-    pub(super) fn object(
-        &self,
-        name: &str,
-        tag: &str,
-        (expect, level, version): (Option<Revision>, Option<u64>, Version),
-    ) -> Value {
+    pub(super) fn object(&self, name: &str, tag: &str, level: Option<u64>, version: Version) -> Value {
         let value = String::from_utf8_lossy(&value::encode(tag)).into_owned();
-        let mut metadata = json!({"name": name, "labels": {"torture": "yes"}});
-        if let Some(expect) = expect {
-            metadata["resourceVersion"] = json!(expect.to_string());
-        }
+        let metadata = json!({"name": name, "labels": {"torture": "yes"}});
         let mut object = json!({"apiVersion": version.api_version, "kind": self.kind, "metadata": metadata});
         match level {
             None => object["data"] = json!({"value": value}),

@@ -252,7 +252,8 @@ impl Log {
     /// Changes after `after` up to `upto` of keys in `[start, end)` that are known at line `now`.
     pub(super) fn changes(
         &self,
-        (after, upto): (Revision, Revision),
+        after: Revision,
+        upto: Revision,
         (start, end): (&str, &str),
         now: usize,
     ) -> impl Iterator<Item = (Revision, &Change)> {

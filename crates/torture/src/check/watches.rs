@@ -38,12 +38,12 @@ pub(super) fn check(
             }
             Line::Event(watch, event) => {
                 if let Some(watcher) = watchers.get_mut(watch) {
-                    watcher.see(*watch, event, (log, now), breaches);
+                    watcher.see(*watch, event, log, now, breaches);
                 }
             }
             Line::Upto(watch, upto) => {
                 if let Some(watcher) = watchers.get_mut(watch) {
-                    watcher.reach(*watch, *upto, (log, now), breaches);
+                    watcher.reach(*watch, *upto, log, now, breaches);
                 }
             }
             Line::Cut(watch) => {
@@ -68,7 +68,7 @@ pub(super) fn check(
 }
 
 impl Watcher<'_> {
-    fn see(&mut self, watch: Id, event: &Event, (log, now): (&Log, usize), breaches: &mut Breaches) {
+    fn see(&mut self, watch: Id, event: &Event, log: &Log, now: usize, breaches: &mut Breaches) {
         if event.revision <= self.told {
             let what = format!("watch {watch} was told of {} after {}", event.revision, self.told);
             breaches.add(Rule::WatchesAreWhole, what);
@@ -101,13 +101,13 @@ impl Watcher<'_> {
     }
 
     /// Compares what was told with the log, up to `upto`.
-    fn reach(&mut self, watch: Id, upto: Revision, (log, now): (&Log, usize), breaches: &mut Breaches) {
+    fn reach(&mut self, watch: Id, upto: Revision, log: &Log, now: usize, breaches: &mut Breaches) {
         if upto < self.told {
             let what = format!("watch {watch} was told that it is at {upto} after {}", self.told);
             breaches.add(Rule::WatchesAreWhole, what);
         }
         let events = std::mem::take(&mut self.events);
-        for (revision, change) in log.changes((self.complete, upto), self.keys, now) {
+        for (revision, change) in log.changes(self.complete, upto, self.keys, now) {
             if !events.contains(&revision) {
                 let what =
                     format!("watch {watch} is at {upto} and was not told of {revision}: {}", change.key);

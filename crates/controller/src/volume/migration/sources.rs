@@ -87,7 +87,15 @@ pub(super) fn azure_file(volume: &PersistentVolume, source: &AzureFilePersistent
     }
     let group = annotation(&volume.metadata, RESOURCE_GROUP).unwrap_or_default();
     let name = volume.metadata.name.as_deref().unwrap_or_default();
-    Ok(azure_share((group, name), (&source.share_name, source.read_only), (&source.secret_name, namespace)))
+    let share = AzureShare {
+        resource_group: group,
+        volume: name,
+        share: &source.share_name,
+        read_only: source.read_only,
+        secret: &source.secret_name,
+        secret_namespace: namespace,
+    };
+    Ok(share.translated())
 }
 
 pub(super) fn inline_azure_file(
@@ -96,27 +104,46 @@ pub(super) fn inline_azure_file(
     namespace: &str,
 ) -> CSIPersistentVolumeSource {
     let namespace = if namespace.is_empty() { "default" } else { namespace };
-    azure_share(("", &volume.name), (&source.share_name, source.read_only), (&source.secret_name, namespace))
+    let share = AzureShare {
+        resource_group: "",
+        volume: &volume.name,
+        share: &source.share_name,
+        read_only: source.read_only,
+        secret: &source.secret_name,
+        secret_namespace: namespace,
+    };
+    share.translated()
 }
 
-fn azure_share(
-    (group, name): (&str, &str),
-    (share, read_only): (&str, Option<bool>),
-    (secret, namespace): (&str, &str),
-) -> CSIPersistentVolumeSource {
-    let within =
-        secret.split_once("azure-storage-account-").and_then(|(_, rest)| rest.rsplit_once("-secret"));
-    let account = within.map(|(account, _)| account).filter(|account| !account.is_empty()).unwrap_or(secret);
-    CSIPersistentVolumeSource {
-        driver: AZURE_FILE.to_owned(),
-        volume_handle: format!("{group}#{account}#{share}#{name}#{namespace}"),
-        read_only,
-        volume_attributes: attributes([("sharename", share)]),
-        node_stage_secret_ref: Some(SecretReference {
-            name: Some(secret.to_owned()),
-            namespace: Some(namespace.to_owned()),
-        }),
-        ..CSIPersistentVolumeSource::default()
+/// A share of Azure Files, and the Secret with which it is reached.
+struct AzureShare<'a> {
+    resource_group: &'a str,
+    /// The volume's name.
+    volume: &'a str,
+    share: &'a str,
+    read_only: Option<bool>,
+    secret: &'a str,
+    secret_namespace: &'a str,
+}
+
+impl AzureShare<'_> {
+    fn translated(&self) -> CSIPersistentVolumeSource {
+        let Self { resource_group, volume, share, read_only, secret, secret_namespace } = *self;
+        let within =
+            secret.split_once("azure-storage-account-").and_then(|(_, rest)| rest.rsplit_once("-secret"));
+        let account =
+            within.map(|(account, _)| account).filter(|account| !account.is_empty()).unwrap_or(secret);
+        CSIPersistentVolumeSource {
+            driver: AZURE_FILE.to_owned(),
+            volume_handle: format!("{resource_group}#{account}#{share}#{volume}#{secret_namespace}"),
+            read_only,
+            volume_attributes: attributes([("sharename", share)]),
+            node_stage_secret_ref: Some(SecretReference {
+                name: Some(secret.to_owned()),
+                namespace: Some(secret_namespace.to_owned()),
+            }),
+            ..CSIPersistentVolumeSource::default()
+        }
     }
 }
 

@@ -67,12 +67,12 @@ impl Overlay {
         match self {
             Self::Vxlan(end, vni) => {
                 wireguard::remove(layout)?;
-                let failures = vxlan::apply(layout, (end, *vni), wanted)?;
+                let failures = vxlan::apply(layout, end, *vni, wanted)?;
                 Ok(Made { failures, ..Made::default() })
             }
             Self::Wireguard(end, days) => {
                 vxlan::remove(layout)?;
-                wireguard::apply(layout, (end, *days), wanted, keys, now)
+                wireguard::apply(layout, end, *days, wanted, keys, now)
             }
         }
     }

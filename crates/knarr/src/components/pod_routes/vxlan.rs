@@ -93,7 +93,7 @@ impl Tables {
 ///
 /// # Errors
 /// The kernel refuses.
-pub(super) fn apply(layout: &Layout, (end, vni): (&End, u32), wanted: &[Way]) -> Result<Failures> {
+pub(super) fn apply(layout: &Layout, end: &End, vni: u32, wanted: &[Way]) -> Result<Failures> {
     let mut route = Route::open()?;
     let link = make_link(&mut route, &link_name(layout), end, vni).context("make the overlay's link")?;
     for change in plan(wanted, &Tables::of_link(&mut route, link)?) {

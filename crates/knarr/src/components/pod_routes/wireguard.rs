@@ -160,7 +160,8 @@ fn link_name(layout: &Layout) -> String {
 /// The kernel refuses, or has no WireGuard.
 pub(super) fn apply(
     layout: &Layout,
-    (end, days): (&End, u32),
+    end: &End,
+    days: u32,
     wanted: &[Way],
     keys: &Keys,
     now: Timestamp,

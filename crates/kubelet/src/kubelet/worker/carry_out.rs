@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Worker;
 use super::outcome::Outcome;
 use super::start::StartInput;
-use crate::images::pull;
+use crate::images::pull::Want;
 use crate::inbox::sandbox_from_cri;
 use crate::kubelet::Kubelet;
 use crate::kubelet::handlers;
@@ -108,7 +108,8 @@ impl Worker {
         let (images, objects) = (self.context.image_store.clone(), self.objects.clone());
         let (pod, cause) = (self.pod(), self.cause);
         self.spawn(key, async move {
-            let had = pull::have_image(images, pod, objects, (image.clone(), policy), cause).await;
+            let want = Want::new(images, pod, objects, image.clone(), policy);
+            let had = want.ensure_exists(cause).await;
             let pulled = had.as_ref().ok().and_then(|had| had.pulled);
             Outcome::Image(image, had.map(|had| had.reference), pulled)
         });

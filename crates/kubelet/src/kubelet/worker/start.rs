@@ -10,6 +10,7 @@ use controller::EventType;
 use cri::{CriError, v1};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
+use crate::config::Config;
 use crate::kubelet::Kubelet;
 use crate::kubelet::handlers::HookError;
 use crate::kubelet::step_error::StepError;
@@ -214,7 +215,18 @@ async fn config(input: &StartInput) -> Result<v1::ContainerConfig, StepError> {
         let (context, pod, spec) = (context.clone(), input.pod.clone(), input.spec.clone());
         let (env, ips, attempt) = (env.clone(), pod_ips(input), input.attempt);
         let made = tokio::task::spawn_blocking(move || {
-            make_mounts(&context, &pod, &spec, &env, &ips, (attempt, can_be_recursive))
+            let hosts = hosts(&context.config, &pod, &ips);
+            make_log_dir(&context.config, &pod, &spec)?;
+            let pod_dir = context.config.pod_dir(&identity(&pod).2);
+            let input = MountInput {
+                pod: &pod,
+                pod_dir: &pod_dir,
+                env: &env,
+                hosts: &hosts,
+                attempt,
+                can_be_recursive,
+            };
+            Ok::<_, StepError>(mounts::make(&input, &spec)?)
         });
         made.await??
     };
@@ -317,30 +329,28 @@ async fn image_user(context: &Kubelet, image: String) -> Option<ImageUser> {
     }
 }
 
-fn make_mounts(
-    context: &Kubelet,
-    pod: &Pod,
-    spec: &Container,
-    env: &[(String, String)],
-    ips: &[String],
-    (attempt, can_be_recursive): (u32, bool),
-) -> Result<Vec<v1::Mount>, StepError> {
+/// The text of the container's `/etc/hosts`. Blocking.
+fn hosts(config: &Config, pod: &Pod, ips: &[String]) -> String {
     let empty = PodSpec::default();
     let pod_spec = pod.spec.as_ref().unwrap_or(&empty);
-    let (name, namespace, uid) = identity(pod);
     let aliases = pod_spec.host_aliases.as_deref().unwrap_or_default();
-    let hosts = if pod_spec.host_network == Some(true) {
-        files::host_network_hosts(&std::fs::read_to_string("/etc/hosts").unwrap_or_default(), aliases)
-    } else {
-        let (hostname, full) = files::names(&name, &namespace, pod_spec, &context.config.cluster_domain);
-        files::hosts(ips, &hostname, full.as_deref(), aliases)
-    };
-    let pod_dir = context.config.pod_dir(&uid);
-    let log_dir = context.config.log_dir(&namespace, &name, &uid).join(&spec.name);
+    if pod_spec.host_network == Some(true) {
+        return files::host_network_hosts(
+            &std::fs::read_to_string("/etc/hosts").unwrap_or_default(),
+            aliases,
+        );
+    }
+    let (name, namespace, _) = identity(pod);
+    let (hostname, full) = files::names(&name, &namespace, pod_spec, &config.cluster_domain);
+    files::hosts(ips, &hostname, full.as_deref(), aliases)
+}
+
+/// Makes the directory of the container's logs. Blocking.
+fn make_log_dir(config: &Config, pod: &Pod, spec: &Container) -> Result<(), StepError> {
+    let (name, namespace, uid) = identity(pod);
+    let log_dir = config.log_dir(&namespace, &name, &uid).join(&spec.name);
     let path = || log_dir.display().to_string();
-    std::fs::create_dir_all(&log_dir).map_err(|source| StepError::LogDirectory { path: path(), source })?;
-    let input = MountInput { pod, pod_dir: &pod_dir, env, hosts: &hosts, attempt, can_be_recursive };
-    Ok(mounts::make(&input, spec)?)
+    std::fs::create_dir_all(&log_dir).map_err(|source| StepError::LogDirectory { path: path(), source })
 }
 
 #[cfg(test)]

@@ -29,8 +29,7 @@ fn open(folder: &Path, policy: StaticPolicy) -> CpuManager {
 
 fn give(manager: &CpuManager, uid: &str, spec: &PodSpec, policy: Policy) -> Result<(), String> {
     let alignment = Alignment { policy, scope: Scope::Container, ..Alignment::default() };
-    let given =
-        alignment.allocate((manager.layout.nodes(), &manager.layout.distances), (uid, spec), &[manager]);
+    let given = alignment.allocate(&manager.layout, uid, spec, &[manager]);
     given.map_err(|rejection| format!("{}: {}", rejection.reason, rejection.message))
 }
 

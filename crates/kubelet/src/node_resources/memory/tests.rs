@@ -30,8 +30,7 @@ fn try_open(folder: &Path) -> Result<MemoryManager, Unusable> {
 
 fn give(manager: &MemoryManager, uid: &str, memory: &str, policy: Policy) -> Result<String, String> {
     let alignment = Alignment { policy, scope: Scope::Container, ..Alignment::default() };
-    let given =
-        alignment.allocate((manager.all(), &manager.layout.distances), (uid, &spec(memory)), &[manager]);
+    let given = alignment.allocate(&manager.layout, uid, &spec(memory), &[manager]);
     given.map(|()| manager.nodes(uid, "a")).map_err(|rejection| rejection.message)
 }
 
@@ -129,7 +128,7 @@ fn a_pod_whose_containers_need_two_nodes_together_has_both() {
     );
     let spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
     let alignment = Alignment { policy: Policy::Restricted, scope: Scope::Pod, ..Alignment::default() };
-    let given = alignment.allocate((manager.all(), &manager.layout.distances), ("u", &spec), &[&manager]);
+    let given = alignment.allocate(&manager.layout, "u", &spec, &[&manager]);
     assert_eq!(given, Ok(()));
     assert_eq!((manager.nodes("u", "a").as_str(), manager.nodes("u", "b").as_str()), ("0-1", "0-1"));
 }
@@ -168,7 +167,7 @@ fn a_container_has_what_the_init_container_before_it_had() {
     );
     let spec: PodSpec = serde_saphyr::from_str(&text).unwrap();
     let alignment = Alignment { policy: Policy::SingleNumaNode, scope: Scope::Pod, ..Alignment::default() };
-    alignment.allocate((manager.all(), &manager.layout.distances), ("u", &spec), &[&manager]).unwrap();
+    alignment.allocate(&manager.layout, "u", &spec, &[&manager]).unwrap();
     assert_eq!((manager.nodes("u", "i").as_str(), manager.nodes("u", "a").as_str()), ("0", "0"));
     assert_eq!((manager.blocks("u", "i")[0].size, manager.blocks("u", "a")[0].size), (0, 2 * GI));
     assert_eq!(asked_by_pod(&spec)["memory"], 2 * GI);

@@ -1,6 +1,7 @@
 use parking_lot::Mutex;
 
 use super::*;
+use crate::machine::nodes::Distances;
 
 pub(super) fn nodes(list: &[usize]) -> Nodes {
     list.iter().copied().collect()
@@ -132,7 +133,9 @@ fn run(policy: Policy, scope: Scope, given: &'static str) -> (Result<(), Rejecti
         serde_saphyr::from_str("{initContainers: [{name: i}], containers: [{name: a}]}").unwrap();
     let provider = Fixed(given, Mutex::default());
     let alignment = Alignment { policy, scope, ..Alignment::default() };
-    let result = alignment.allocate((nodes(&[0, 1]), &Distances::default()), ("u", &spec), &[&provider]);
+    let memory = [0, 1].map(|node| (node, BTreeMap::new())).into();
+    let layout = Layout { memory, ..Layout::default() };
+    let result = alignment.allocate(&layout, "u", &spec, &[&provider]);
     (result, provider.1.into_inner().join(" "))
 }
 

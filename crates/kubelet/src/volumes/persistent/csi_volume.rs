@@ -114,7 +114,8 @@ pub(super) async fn bring(
         },
     };
     note.write().map_err(first.failed(resolved))?;
-    let call = Call::new(resolved, source, &driver, pod, &wishes, (&places, publish_context));
+    let mounter = Mounter { volumes, pod, resolved, source, driver: &driver, wishes: &wishes };
+    let call = mounter.call(&places, publish_context);
     if call.is_staged {
         let staged = call.stage(volumes, &driver, &mut note, is_staged_elsewhere).await;
         staged.map_err(Phase::Stage.failed(resolved))?;
@@ -184,7 +185,9 @@ pub(super) async fn keep_up(
     let turn = volumes.csi.turn(name, &source.volume_handle);
     let _turn = turn.lock().await;
     if wishes.republish {
-        publish_again(volumes, pod, (&resolved, source), (&driver, &wishes)).await?;
+        let resolved = &resolved;
+        let mounter = Mounter { volumes, pod, resolved, source, driver: &driver, wishes: &wishes };
+        mounter.publish_again().await?;
     }
     let places = places(
         volumes,
@@ -195,26 +198,51 @@ pub(super) async fn keep_up(
     expand::if_larger(volumes, pod, &resolved, source, &driver, (&known.path, &places.staging)).await
 }
 
-/// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
-async fn publish_again(
-    volumes: &Volumes,
-    pod: &Pod,
-    (resolved, source): (&Resolved, &CSIPersistentVolumeSource),
-    (driver, wishes): (&Driver, &Wishes),
-) -> Result<(), VolumeError> {
-    let name = &resolved.name;
-    let pod_dir = volumes.config.pod_dir(&identity(pod).2);
-    let is_inline = resolved.volume.is_none();
-    let attachment = match wishes.attach && !is_inline {
-        true => Some(attachment(volumes, source).await.map_err(VolumeError::step(SET_UP, name))?),
-        false => None,
-    };
-    let publish_context = attachment.and_then(|attachment| attachment.status?.attachment_metadata);
-    let places = places(volumes, &pod_dir, resolved, source);
-    let call = Call::new(resolved, source, driver, pod, wishes, (&places, publish_context));
-    let told = wishes.told(volumes, pod, is_inline).await.map_err(VolumeError::step(SET_UP, name))?;
-    let published = call.publish(volumes, driver, resolved.read_only, told, None).await;
-    published.map_err(VolumeError::step(SET_UP, name))
+/// A volume that a driver publishes for a Pod. Source: `csiMountMgr` of upstream.
+struct Mounter<'a> {
+    volumes: &'a Volumes,
+    pod: &'a Pod,
+    resolved: &'a Resolved,
+    source: &'a CSIPersistentVolumeSource,
+    driver: &'a Driver,
+    wishes: &'a Wishes,
+}
+
+impl<'a> Mounter<'a> {
+    /// Asks a driver once more that wants to be asked, with what it is to know now. Source: `requiresRepublish`, KEP-1855.
+    async fn publish_again(&self) -> Result<(), VolumeError> {
+        let Self { volumes, pod, resolved, source, driver, wishes } = *self;
+        let name = &resolved.name;
+        let pod_dir = volumes.config.pod_dir(&identity(pod).2);
+        let is_inline = resolved.volume.is_none();
+        let attachment = match wishes.attach && !is_inline {
+            true => Some(attachment(volumes, source).await.map_err(VolumeError::step(SET_UP, name))?),
+            false => None,
+        };
+        let publish_context = attachment.and_then(|attachment| attachment.status?.attachment_metadata);
+        let places = places(volumes, &pod_dir, resolved, source);
+        let call = self.call(&places, publish_context);
+        let told = wishes.told(volumes, pod, is_inline).await.map_err(VolumeError::step(SET_UP, name))?;
+        let published = call.publish(volumes, driver, resolved.read_only, told, None).await;
+        published.map_err(VolumeError::step(SET_UP, name))
+    }
+
+    /// What is asked of the driver, with what attaching the volume has come to.
+    fn call(&self, places: &'a Places, publish_context: Option<BTreeMap<String, String>>) -> Call<'a> {
+        let Self { pod, resolved, source, driver, wishes, .. } = *self;
+        let group = ownership::group(pod).filter(|_| driver.can(rpc::Type::VolumeMountGroup));
+        let has_label = wishes.se_linux && is_for_one_pod(resolved);
+        let label = has_label.then(|| se_linux_option(pod, &resolved.own_name)).flatten();
+        Call {
+            capability: capability(resolved, source, driver, group, label),
+            publish_context: publish_context.unwrap_or_default().into_iter().collect(),
+            volume_context: source.volume_attributes.clone().unwrap_or_default().into_iter().collect(),
+            source,
+            places,
+            is_device: resolved.is_device(),
+            is_staged: driver.can(rpc::Type::StageUnstageVolume) && resolved.volume.is_some(),
+        }
+    }
 }
 
 fn is_for_one_pod(resolved: &Resolved) -> bool {
@@ -241,29 +269,7 @@ struct Call<'a> {
     is_staged: bool,
 }
 
-impl<'a> Call<'a> {
-    fn new(
-        resolved: &Resolved,
-        source: &'a CSIPersistentVolumeSource,
-        driver: &Driver,
-        pod: &Pod,
-        wishes: &Wishes,
-        (places, publish_context): (&'a Places, Option<BTreeMap<String, String>>),
-    ) -> Self {
-        let group = ownership::group(pod).filter(|_| driver.can(rpc::Type::VolumeMountGroup));
-        let has_label = wishes.se_linux && is_for_one_pod(resolved);
-        let label = has_label.then(|| se_linux_option(pod, &resolved.own_name)).flatten();
-        Self {
-            capability: capability(resolved, source, driver, group, label),
-            publish_context: publish_context.unwrap_or_default().into_iter().collect(),
-            volume_context: source.volume_attributes.clone().unwrap_or_default().into_iter().collect(),
-            source,
-            places,
-            is_device: resolved.is_device(),
-            is_staged: driver.can(rpc::Type::StageUnstageVolume) && resolved.volume.is_some(),
-        }
-    }
-
+impl Call<'_> {
     /// Stages the volume, unless this kubelet has. The note says from before that it may be staged, and afterwards no more
     /// if it is sure that it is not.
     async fn stage(

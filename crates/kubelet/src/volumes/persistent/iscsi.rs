@@ -213,7 +213,7 @@ pub(super) async fn bring(
     if is_there {
         note(pod_dir, resolved, &disk).map_err(Phase::Attach.failed(resolved))?;
     } else {
-        let attached = log_in(volumes, pod, (pod_dir, resolved), (&disk, source)).await;
+        let attached = log_in(volumes, pod, pod_dir, resolved, &disk, source).await;
         device = Some(attached.map_err(Phase::Attach.failed(resolved))?);
     }
     if let Some(device) = &device {
@@ -248,8 +248,10 @@ fn note(pod_dir: &Path, resolved: &Resolved, disk: &Disk) -> Result<(), VolumeEr
 async fn log_in(
     volumes: &Volumes,
     pod: &Pod,
-    (pod_dir, resolved): (&Path, &Resolved),
-    (disk, source): (&Disk, &ISCSIPersistentVolumeSource),
+    pod_dir: &Path,
+    resolved: &Resolved,
+    disk: &Disk,
+    source: &ISCSIPersistentVolumeSource,
 ) -> Result<PathBuf, VolumeError> {
     let shown = format::run(TOOL, &plan::show_iface(&disk.init_iface)).await?;
     if shown.code != Some(0) {

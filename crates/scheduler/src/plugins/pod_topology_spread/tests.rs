@@ -223,16 +223,10 @@ fn some_labels_are_to_be_the_pods_own() {
 
 /// The scores of the Nodes in question, whose names are the letters of `feasible`.
 fn rank(case: &str, pod: &Pod, snapshot: &Snapshot, feasible: &str, expect: &[i64]) {
-    rank_kin(case, (pod, None), snapshot, feasible, expect);
+    rank_kin(case, pod, None, snapshot, feasible, expect);
 }
 
-fn rank_kin(
-    case: &str,
-    (pod, kin): (&Pod, Option<&str>),
-    snapshot: &Snapshot,
-    feasible: &str,
-    expect: &[i64],
-) {
+fn rank_kin(case: &str, pod: &Pod, kin: Option<&str>, snapshot: &Snapshot, feasible: &str, expect: &[i64]) {
     let kin = kin.map(parse);
     let nodes: Vec<_> = snapshot.nodes().filter(|node| feasible.contains(node.name())).collect();
     let found = scores_of("PodTopologySpread", (pod, kin.as_ref()), &nodes, snapshot);
@@ -260,8 +254,8 @@ fn the_emptier_place_is_better() {
     rank("no selector", &of(of_nobody), &hosts("aabddd"), "abcd", &[100; 4]);
     rank("skew 2", &of(skew(&by_host(), 2)), &hosts("aabddd"), "abcd", &[33, 66, 100, 16]);
     rank("4/3/2/1, skew 3", &of(skew(&by_host(), 3)), &hosts("aaaabbbccd"), "abcd", &[44, 66, 77, 100]);
-    let kin = (&pod(FOO, ""), Some("{matchLabels: {foo: ''}}"));
-    rank_kin("by default", kin, &hosts("aaaabbbccd"), "abcd", &[44, 66, 77, 100]);
+    let kin = Some("{matchLabels: {foo: ''}}");
+    rank_kin("by default", &pod(FOO, ""), kin, &hosts("aaaabbbccd"), "abcd", &[44, 66, 77, 100]);
     rank("4/2/1, and 3 out of the question", &of(by_host()), &hosts("aaaabbcddd"), "abc", &[33, 83, 100]);
     let unnamed = [HOSTS[0], ("b", "n: b", ""), HOSTS[2], HOSTS[3]];
     let snapshot = cluster(&unnamed, &on(FOO, "aaaabbcddd"));

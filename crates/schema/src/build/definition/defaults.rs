@@ -74,13 +74,15 @@ type Visit<'v> = dyn FnMut(Default<'_>, Path<'_>) + 'v;
 fn each(arena: &Schemas, source: &Source<'_>, props: &Props, visit: &mut Visit<'_>) {
     let Some(kind) = arena.kind(source.group, source.version, source.kind) else { return };
     let rules = arena.rules(Location::Root(kind.index));
-    below(arena, (props, Type::Message(kind.index), rules), Path::Base(source.path), visit);
+    below(arena, props, Type::Message(kind.index), rules, Path::Base(source.path), visit);
 }
 
 /// The default of a location and of all below it; schemas of maps' values are left out as upstream leaves them.
 fn below(
     arena: &Schemas,
-    (props, ty, rules): (&Props, Type, Option<&Rules>),
+    props: &Props,
+    ty: Type,
+    rules: Option<&Rules>,
     path: Path<'_>,
     visit: &mut Visit<'_>,
 ) {
@@ -91,7 +93,7 @@ fn below(
         Type::List(index) => {
             if let Some(item) = props.item() {
                 let rules = arena.rules(Location::Item(index));
-                below(arena, (item, arena.item(index), rules), Path::Field(&path, "items"), visit);
+                below(arena, item, arena.item(index), rules, Path::Field(&path, "items"), visit);
             }
         }
         Type::Message(index) => {
@@ -100,7 +102,7 @@ fn below(
             for (name, property) in &props.properties {
                 let Some((at, field)) = schema.message.field(name) else { continue };
                 let rules = u16::try_from(at).ok().and_then(|at| arena.rules(Location::Field(index, at)));
-                below(arena, (property, field.ty, rules), Path::Key(&properties, name), visit);
+                below(arena, property, field.ty, rules, Path::Key(&properties, name), visit);
             }
         }
         _ => {}

@@ -16,11 +16,11 @@ use resources::quota::{self, Amounts};
 use serde_json::{Value, json};
 
 use super::refusal::{QuotaRefusal, exceeded};
+use crate::kinds::GroupVersionResource;
 use crate::status::{Error, Result};
-use crate::write::allocation::Resource;
 use crate::write::{Decoded, Writer};
 
-const QUOTAS: Resource = ("", "v1", "resourcequotas");
+const QUOTAS: GroupVersionResource<'_> = GroupVersionResource::core("resourcequotas");
 /// Longer than what another server has charged takes to be stored, and to be seen here.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// How often a status that is too high is looked at again, and how long.
@@ -63,14 +63,19 @@ enum Decision {
     Wait,
 }
 
-/// Decides about `entries`, in order. `may_wait` is false when it is too late to look again.
-fn decide(
-    quota: &quota::Quota,
-    used: &Amounts,
-    own: &Own,
-    entries: &[Entry],
-    (is_quiet, may_wait): (bool, bool),
-) -> Decision {
+/// When a status that is too high may be counted anew.
+#[derive(Clone, Copy, Debug)]
+enum Recount {
+    /// At once: nobody else charges.
+    Now,
+    /// When it is looked at again.
+    Later,
+    /// No more: it is too late to look again.
+    Never,
+}
+
+/// Decides about `entries`, in order.
+fn decide(quota: &quota::Quota, used: &Amounts, own: &Own, entries: &[Entry], recount: Recount) -> Decision {
     let mut start = used.clone();
     for (name, counted) in &own.counted {
         start.entry(name.clone()).or_insert(*counted);
@@ -80,11 +85,15 @@ fn decide(
     for (name, amount) in start {
         counted.entry(name).or_insert(amount);
     }
-    let (recount, refused_anyway) = fill(quota, counted, entries);
-    if refused.len() <= refused_anyway.len() || !(is_quiet || may_wait) {
+    let (recounted, refused_anyway) = fill(quota, counted, entries);
+    if refused.len() <= refused_anyway.len() {
         return Decision::Write(sum, refused);
     }
-    if is_quiet { Decision::Write(recount, refused_anyway) } else { Decision::Wait }
+    match recount {
+        Recount::Now => Decision::Write(recounted, refused_anyway),
+        Recount::Later => Decision::Wait,
+        Recount::Never => Decision::Write(sum, refused),
+    }
 }
 
 /// Adds what fits; says what does not.
@@ -120,8 +129,12 @@ pub(super) async fn write(
             let now = writer.clock.now();
             let own = writer.quota.own(namespace, name, revision, now);
             let used = amounts(old.pointer("/status/used"));
-            let is_quiet = own.is_quiet(now);
-            match decide(&quota::Quota::of(old), &used, &own, entries, (is_quiet, look < LOOKS_MAX)) {
+            let recount = match own.is_quiet(now) {
+                true => Recount::Now,
+                false if look < LOOKS_MAX => Recount::Later,
+                false => Recount::Never,
+            };
+            match decide(&quota::Quota::of(old), &used, &own, entries, recount) {
                 Decision::Wait => Ok(Decoded::of_server(old.clone())),
                 Decision::Write(used, keys) => {
                     refused = Some(keys);
@@ -167,13 +180,13 @@ mod tests {
     }
 
     /// Three requests of one ConfigMap each against a limit of five: what is used then, and who is refused.
-    fn check(used: &str, counted: &str, time: (bool, bool), expect: &str) {
+    fn check(used: &str, counted: &str, recount: Recount, expect: &str) {
         let quota: Value =
             serde_saphyr::from_str("{metadata: {name: q}, spec: {hard: {configmaps: 5}}}").unwrap();
         let own = Own { counted: numbers(counted), ..Own::default() };
         let entry = |key: &str| Entry { key: key.into(), cost: numbers("{configmaps: 1}") };
         let entries = ["a", "b", "c"].map(entry);
-        let decision = decide(&quota::Quota::of(&quota), &numbers(used), &own, &entries, time);
+        let decision = decide(&quota::Quota::of(&quota), &numbers(used), &own, &entries, recount);
         let got = match decision {
             Decision::Wait => "wait".to_owned(),
             Decision::Write(used, refused) => {
@@ -185,21 +198,21 @@ mod tests {
 
     #[test]
     fn what_fits_is_written() {
-        check("{configmaps: 2}", "{configmaps: 2}", (true, true), "configmaps=5");
-        check("{}", "{configmaps: 1}", (true, true), "configmaps=4");
+        check("{configmaps: 2}", "{configmaps: 2}", Recount::Now, "configmaps=5");
+        check("{}", "{configmaps: 1}", Recount::Now, "configmaps=4");
     }
 
     #[test]
     fn a_status_that_is_too_high_is_counted_anew_when_nobody_else_charges() {
-        check("{configmaps: 5}", "{configmaps: 2}", (true, true), "configmaps=5");
-        check("{configmaps: 5}", "{configmaps: 2}", (false, true), "wait");
-        check("{configmaps: 4}", "{configmaps: 2}", (false, false), "configmaps=5 b,c");
+        check("{configmaps: 5}", "{configmaps: 2}", Recount::Now, "configmaps=5");
+        check("{configmaps: 5}", "{configmaps: 2}", Recount::Later, "wait");
+        check("{configmaps: 4}", "{configmaps: 2}", Recount::Never, "configmaps=5 b,c");
     }
 
     #[test]
     fn who_finds_no_room_by_either_count_is_refused_at_once() {
-        check("{configmaps: 4}", "{configmaps: 4}", (false, true), "configmaps=5 b,c");
-        check("{configmaps: 5}", "{configmaps: 4}", (true, true), "configmaps=5 b,c");
+        check("{configmaps: 4}", "{configmaps: 4}", Recount::Later, "configmaps=5 b,c");
+        check("{configmaps: 5}", "{configmaps: 4}", Recount::Now, "configmaps=5 b,c");
     }
 
     #[test]

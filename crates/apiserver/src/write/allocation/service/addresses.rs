@@ -12,14 +12,13 @@ use tracing::warn;
 
 use super::ranges::{self, Range};
 use crate::admission::{Context, Effect};
-use crate::kinds::Kind;
+use crate::kinds::{GroupVersionResource, Kind};
 use crate::status::{Error, Result};
 use crate::tree::text;
 use crate::write::Writer;
-use crate::write::allocation::Resource;
 
 const GROUP: &str = "networking.k8s.io";
-const RESOURCE: Resource = (GROUP, "v1", "ipaddresses");
+const RESOURCE: GroupVersionResource<'_> = GroupVersionResource::new(GROUP, "v1", "ipaddresses");
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const MANAGER: &str = "ipallocator.k8s.io";

@@ -18,6 +18,7 @@ use tracing::warn;
 use super::{Held, addresses, ports, ranges, services};
 use crate::cache::watcher_index::IndexKey;
 use crate::cache::{CacheEvent, EventType};
+use crate::kinds::GroupVersionResource;
 use crate::status::{Error, Result};
 use crate::tree::text;
 use crate::write::Writer;
@@ -352,7 +353,7 @@ async fn tell(writer: &Writer, object: &Value, kind: &str, reason: &str, action:
             "apiVersion": group, "kind": kind, "namespace": about.namespace(), "name": about.name(), "uid": about.uid(),
         },
     });
-    let events = ("events.k8s.io", "v1", "events");
+    let events = GroupVersionResource::new("events.k8s.io", "v1", "events");
     if let Err(failure) = writer.loopback.create(writer, events, namespace, event).await {
         warn!(%failure, "the event could not be recorded");
     }

@@ -65,13 +65,7 @@ fn shown(statuses: Option<Vec<ContainerStatus>>) -> String {
 }
 
 /// What is shown of main containers, and of the same as init containers.
-fn check(
-    name: &str,
-    (policy, list): (&str, &str),
-    snapshot_of: (&str, &[&str]),
-    expect: &str,
-    of_init: &str,
-) {
+fn check(name: &str, policy: &str, list: &str, snapshot_of: (&str, &[&str]), expect: &str, of_init: &str) {
     let status = |spec: String| {
         let node = NodeFacts { host_ips: vec!["10.0.0.1".into()], runtime_name: "knarr".into() };
         pod_status(&snapshot(&spec, snapshot_of.0, snapshot_of.1), &node, at(10))
@@ -95,21 +89,23 @@ fn who_could_not_be_started_again_waits_and_the_others_show_how_they_ended() {
     let both_wait = format!("bad {WAITS} 1, ok {WAITS} 0");
     let in_order = "ok 0 2, bad 1 3";
     let init_waits = format!("ok 0 2, bad {WAITS} 1");
-    check("none was tried", ("Always", TWO), (ENDED, none), all_ended, in_order);
-    check("they run once", ("Never", TWO), (ENDED, both), all_ended, in_order);
-    check("only the bad one comes again", ("OnFailure", TWO), (ENDED, both), &bad_waits, &init_waits);
-    check("both come again", ("Always", TWO), (ENDED, both), &both_wait, &init_waits);
+    check("none was tried", "Always", TWO, (ENDED, none), all_ended, in_order);
+    check("they run once", "Never", TWO, (ENDED, both), all_ended, in_order);
+    check("only the bad one comes again", "OnFailure", TWO, (ENDED, both), &bad_waits, &init_waits);
+    check("both come again", "Always", TWO, (ENDED, both), &both_wait, &init_waits);
     check(
         "of three the last two count",
-        ("OnFailure", "{name: bad}"),
+        "OnFailure",
+        "{name: bad}",
         ("bad 4, bad 3, bad 1", none),
         "bad 1 3",
         "bad 1 3",
     );
-    check("it runs again", ("Always", "{name: bad}"), ("bad 1, bad run", none), "bad run 1", "bad run 1");
+    check("it runs again", "Always", "{name: bad}", ("bad 1, bad run", none), "bad run 1", "bad run 1");
     check(
         "there is none",
-        ("Always", TWO),
+        "Always",
+        TWO,
         ("", none),
         "bad ContainerCreating -, ok ContainerCreating -",
         "ok PodInitializing -, bad PodInitializing -",

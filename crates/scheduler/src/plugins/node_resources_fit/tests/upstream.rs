@@ -146,7 +146,8 @@ type Placed<'a> = (&'a str, Pod);
 
 fn rank(
     case: &str,
-    (strategy, resources): (&Strategy, &[(&str, i64)]),
+    strategy: &Strategy,
+    resources: &[(&str, i64)],
     pod: &Pod,
     nodes: [&str; 2],
     placed: &[Placed<'_>],
@@ -220,16 +221,16 @@ fn the_same_nodes_are_worth_what_each_strategy_says() {
         ),
         ("somebody asks for it", EXTENDED, wants_a, [&with_a, &with_more], &[], [50, 60], [50, 40], [50, 60]),
     ] {
-        rank(case, (&Strategy::LeastAllocated, resources), &pod, nodes, placed, least);
-        rank(case, (&Strategy::MostAllocated, resources), &pod, nodes, placed, most);
-        rank(case, (&down, resources), &pod, nodes, placed, line);
+        rank(case, &Strategy::LeastAllocated, resources, &pod, nodes, placed, least);
+        rank(case, &Strategy::MostAllocated, resources, &pod, nodes, placed, most);
+        rank(case, &down, resources, &pod, nodes, placed, line);
     }
     let equal = asking_each(&["cpu: '2000', memory: '4000'", "cpu: '3000', memory: '5000'"]);
     let nodes = ["cpu: '5000', memory: '10000'", "cpu: '10000', memory: '9000'"];
-    rank("all that there is", (&Strategy::MostAllocated, BASIC), &equal, nodes, &[], [95, 75]);
+    rank("all that there is", &Strategy::MostAllocated, BASIC, &equal, nodes, &[], [95, 75]);
     let modest = ["cpu: 250m, memory: 1000Mi"; 2];
     let placed = [("a", asking("")), ("a", asking(""))];
-    rank("a little each", (&Strategy::MostAllocated, BASIC), &asking(""), modest, &placed, [80, 30]);
+    rank("a little each", &Strategy::MostAllocated, BASIC, &asking(""), modest, &placed, [80, 30]);
 }
 
 #[test]
@@ -251,7 +252,7 @@ fn a_line_is_drawn_for_each_resource() {
         ("2 and 2 are used", both, &of(2, 2), &[("b", asking(&of(2, 2)))], [4, 7]),
         ("4 and 2", both, &of(4, 2), &[], [5, 5]),
     ] {
-        rank(case, (&line, resources), &asking(wants), nodes, placed, expect);
+        rank(case, &line, resources, &asking(wants), nodes, placed, expect);
     }
 }
 
