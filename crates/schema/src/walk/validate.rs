@@ -69,7 +69,7 @@ pub fn validate_field<'v>(
 }
 
 fn run<'a, 'v>(schema: SchemaRef<'a>, check: impl FnOnce(&mut Walk<'a, 'v>, &mut Report)) -> Findings<'v> {
-    let mut walk = Walk { schemas: schema.schemas, lists: Report::default(), resources: Vec::new() };
+    let mut walk = Walk::new(schema.schemas, Formats::OfTexts);
     let mut report = Report::default();
     with_stack(|| check(&mut walk, &mut report));
     let left_out = walk.lists.left_out() + report.left_out();
@@ -103,16 +103,28 @@ impl<'v> Seen<'v> {
     }
 }
 
-/// What the rules of one location say of a value there, as paths below it; of lists only how long they are.
-pub(crate) fn value_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
-    let mut walk = Walk { schemas, lists: Report::default(), resources: Vec::new() };
+/// What the rules of one location say of a default there, as paths below it; of lists only how long they are.
+pub(crate) fn default_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
+    let mut walk = Walk::new(schemas, Formats::All);
     let mut report = Report::default();
     with_stack(|| walk.value_at(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
     report.into_violations()
 }
 
+/// The formats that are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Formats {
+    /// Those of texts: for objects upstream takes formats of numbers out of the schema.
+    ///
+    /// Source: `StripUnsupportedFormatsPostProcessorForVersion`.
+    OfTexts,
+    /// Those of numbers, too: defaults are looked at by the schema as it was written.
+    All,
+}
+
 struct Walk<'a, 'v> {
     schemas: &'a Schemas,
+    formats: Formats,
     lists: Report,
     resources: Vec<(String, &'v Object)>,
 }
@@ -125,6 +137,10 @@ enum Parts<'a> {
 }
 
 impl<'a, 'v> Walk<'a, 'v> {
+    fn new(schemas: &'a Schemas, formats: Formats) -> Self {
+        Self { schemas, formats, lists: Report::default(), resources: Vec::new() }
+    }
+
     fn value_at(
         &mut self,
         ty: Type,
@@ -171,14 +187,16 @@ impl<'a, 'v> Walk<'a, 'v> {
         report.matched(1);
         let seen = value;
         let value = seen.new;
-        scalar::types(checks, value, path, report);
+        let format = checks.format.as_ref();
+        let format = format.filter(|format| self.formats == Formats::All || !format.is_of_numbers());
+        scalar::types(checks, format, value, path, report);
         if !value.is_null() {
             report.matched(2);
             if let Some(junctors) = checks.junctors.as_deref() {
                 self.junctors(junctors, seen, path, report);
             }
             scalar::text(checks, value, path, report);
-            number::check(checks, value, path, report);
+            number::check(checks, format, value, path, report);
             if let Value::Array(items) = value {
                 self.parts(parts, seen, path, report);
                 lists::counts(checks, items, path, report);
