@@ -488,7 +488,13 @@ fn what_was_wrong_and_stays_as_it_was_is_let_be() {
             json!({"1": 1, "2": 1, "3": 1, "4": 1, "5": 2}),
             vec!["spec"],
         ),
-        ("ways", json!({"way": {"a": "y"}}), json!({"way": {"a": "y", "b": ""}}), vec![]),
+        ("ways", json!({"way": {"a": "y"}}), json!({"way": {"a": "y"}, "short": "x"}), vec![]),
+        (
+            "a part of what ways are about",
+            json!({"way": {"a": "y"}}),
+            json!({"way": {"a": "y", "b": ""}}),
+            vec!["spec.way.a", ""],
+        ),
         ("null before", json!({"short": null}), json!({"short": "long"}), vec!["spec.short"]),
         (
             "another type before",
