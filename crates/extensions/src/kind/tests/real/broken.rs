@@ -87,12 +87,11 @@ fn types(schema: &Value, at: &At, say: &mut Say<'_>) {
         if is_whole || ty.split(',').any(|one| one == found) {
             continue;
         }
-        let is_numeric = ty == "integer" || ty == "number";
         let is_plain = value.is_string() || value.is_array();
         if let Some(format) = format.filter(|_| !is_plain) {
             let quoted = json!(found_format);
             say("type", value, invalid(at, &quoted, &format!("must be of type {format}: {quoted}")));
-        } else if format.is_none() || is_numeric {
+        } else if format.is_none() {
             let quoted = json!(found);
             say("type", value, invalid(at, &quoted, &format!("must be of type {ty}: {quoted}")));
         }
