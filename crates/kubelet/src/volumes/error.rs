@@ -165,8 +165,14 @@ mod tests {
     use super::*;
 
     fn api(seconds: Option<u32>) -> VolumeError {
-        let details =
-            seconds.map(|retry_after_seconds| StatusDetails { retry_after_seconds, ..Default::default() });
+        let details = seconds.map(|retry_after_seconds| StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds,
+        });
         kube::Error::Api(Box::new(Status { code: 429, details, ..Status::default() })).into()
     }
 
