@@ -6,8 +6,8 @@ fn driver() -> Driver {
     Driver { client: Client::new(Path::new("/nowhere")), capabilities: BTreeSet::new() }
 }
 
-#[test]
-fn a_driver_comes_again_only_with_a_higher_version_or_after_it_has_gone() {
+#[tokio::test]
+async fn a_driver_comes_again_only_with_a_higher_version_or_after_it_has_gone() {
     for (there, new, is_taken) in [
         (&["v1.0.0"][..], &["v1.1.0"][..], true),
         (&["1.0"], &["1.0.1"], true),
