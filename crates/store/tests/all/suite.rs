@@ -3,13 +3,11 @@
 //! A case gets a fresh store and panics when a promise of the trait is broken.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-
-use store::{Change, Durability, Event, Expect, Revision, Store, StoreError, Unchanged, Watch, Write};
+use store::{Change, Expect, Revision, Store, StoreError, Unchanged, Write};
 
 use crate::writes::{delete, events, put, relaxed};
 
