@@ -32,21 +32,32 @@ pub(crate) async fn run(cache: Arc<Cache>, store: Arc<dyn Store>) {
 
 #[cfg(test)]
 mod tests {
-    use store::Expect;
+    use bytes::Bytes;
     use store::embedded::{Embedded, Options};
-    use store::suite::put;
+    use store::{Change, Durability, Expect, Write};
 
     use super::*;
     use crate::cache::feed;
+
+    fn put(expect: Expect) -> Write {
+        Write {
+            key: "/registry/a".to_owned(),
+            expect,
+            change: Change::Put { value: Bytes::from_static(b"{}"), ttl_seconds: None },
+            durability: Durability::Synced,
+            cause: Bytes::new(),
+            only_while: None,
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_older_than_the_interval_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(Embedded::open(dir.path(), Options::default()).unwrap());
         let cache = Arc::new(Cache::new(Arc::clone(&store)));
-        let first = store.commit(put("/registry/a", Expect::Absent, "{}")).await.unwrap();
+        let first = store.commit(put(Expect::Absent)).await.unwrap();
         let compacting = tokio::spawn(run(Arc::clone(&cache), Arc::clone(&store)));
-        let second = store.commit(put("/registry/a", Expect::Revision(first), "{}")).await.unwrap();
+        let second = store.commit(put(Expect::Revision(first))).await.unwrap();
         cache.begin(crate::cache::Keys::below("/registry/pods/"));
         feed::load(&cache).await.unwrap();
         let started = tokio::time::Instant::now();

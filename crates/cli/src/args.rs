@@ -10,6 +10,7 @@ mod keys;
 mod network;
 mod node;
 mod node_ip;
+mod node_name;
 pub mod one_or_many;
 mod proxy;
 mod registration;

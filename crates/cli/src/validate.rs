@@ -434,7 +434,7 @@ pub(super) mod tests {
         check("--https-listen-port 0", "--https-listen-port 0 must be between 1 and 65535");
         check(
             "--node-name Web_1",
-            "--node-name Web_1 must consist of lower case alphanumeric characters, '-' or '.', and must start and end \
+            "--node-name web_1 must consist of lower case alphanumeric characters, '-' or '.', and must start and end \
              with an alphanumeric character",
         );
         check(

@@ -22,7 +22,8 @@ use crate::kubelet::Kubelet;
 use crate::node_resources::device_plugins::DevicePluginError;
 use crate::node_resources::dra::DraError;
 use crate::node_resources::{device_plugins, dra};
-use crate::volumes::csi::{Driver, registration};
+use crate::volumes::csi::version::Version;
+use crate::volumes::csi::{AlreadyRegistered, Driver, registration};
 
 /// Before a plugin that does not answer is asked again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -214,6 +215,9 @@ enum PluginError {
     /// It does not answer.
     #[error("{0}")]
     Call(#[source] Box<csi::Status>),
+    /// One of its name is there.
+    #[error(transparent)]
+    Registered(#[from] AlreadyRegistered),
     #[error(transparent)]
     Dra(#[from] DraError),
     #[error(transparent)]
@@ -274,7 +278,7 @@ async fn ask_driver(endpoint: &Path) -> Result<(Driver, NodeGetInfoResponse), Pl
 async fn register(context: &Arc<Kubelet>, plugin: Plugin, tasks: &Tasks) -> Result<Registered, PluginError> {
     let Plugin { client, info, endpoint, asked } = plugin;
     let done = match asked {
-        Ok(Asked::Csi(answers)) => add(context, &info.name, *answers).await.map(|id| (Kind::Csi, id)),
+        Ok(Asked::Csi(answers)) => add(context, &info, *answers, tasks).await.map(|id| (Kind::Csi, id)),
         Ok(Asked::Dra) => {
             let added = context.resources.dra.insert(&info.name, &endpoint, &info.supported_versions);
             added.map(|id| (Kind::Dra, id)).map_err(PluginError::from)
@@ -310,26 +314,24 @@ fn check(info: &PluginInfo) -> Result<Kind, PluginError> {
     if info.r#type != Kind::Csi.name() {
         return Err(PluginError::Kind(info.r#type.clone()));
     }
-    if !info.supported_versions.iter().any(|version| is_first(version)) {
-        return Err(PluginError::Versions(info.supported_versions.clone()));
-    }
-    Ok(Kind::Csi)
+    version(info).map(|_| Kind::Csi)
 }
 
-/// Whether it is a version of CSI's first. Source: `HighestSupportedVersion` of upstream's `pkg/util/version`.
-fn is_first(version: &str) -> bool {
-    let version = version.trim_start();
-    let minor = version.strip_prefix('v').unwrap_or(version).strip_prefix("1.");
-    minor.is_some_and(|minor| minor.starts_with(|digit: char| digit.is_ascii_digit()))
+/// The highest version of CSI that a driver speaks.
+fn version(info: &PluginInfo) -> Result<Version, PluginError> {
+    let versions = info.supported_versions.iter().map(String::as_str);
+    Version::highest(versions).ok_or_else(|| PluginError::Versions(info.supported_versions.clone()))
 }
 
 /// Takes a driver in; one that the API is not told of is not there.
 async fn add(
     context: &Kubelet,
-    name: &str,
+    plugin: &PluginInfo,
     (driver, info): (Driver, NodeGetInfoResponse),
+    tasks: &Tasks,
 ) -> Result<u64, PluginError> {
-    let id = context.volumes.csi.insert(name, driver);
+    let name = &plugin.name;
+    let id = context.volumes.csi.insert(name, driver, version(plugin)?, tasks)?;
     registration::add(&context.volumes, name, &info).await.map(|()| id).map_err(|error| {
         context.volumes.csi.remove(name, id);
         PluginError::Node(Box::new(error))

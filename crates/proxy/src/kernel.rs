@@ -87,7 +87,11 @@ impl Kernel {
         for family in &self.families {
             self.metrics.synced((sync, *family), took, self.services.without_local(*family));
             let began = Instant::now();
-            let deleted = stale::flush(&difference, *family)?;
+            // Flows that stay too long are no reason to make all rules anew.
+            let deleted = stale::flush(&difference, *family).unwrap_or_else(|error| {
+                tracing::warn!(error = %describe(&error), "cannot forget stale flows");
+                0
+            });
             if deleted > 0 {
                 self.metrics.flows(*family, began.elapsed(), deleted);
             }

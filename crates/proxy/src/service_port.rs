@@ -18,10 +18,9 @@ use crate::Nodes;
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 const DEFAULT_AFFINITY_SECONDS: i32 = 10_800;
-const UDP: u8 = 17;
+/// The protocol whose flows have no end of their own.
+pub(crate) const UDP: u8 = 17;
 const SCTP: u8 = 132;
-/// Protocols of flows without an end of their own.
-pub(crate) const ENDLESS: [u8; 2] = [UDP, SCTP];
 
 /// Address and port of an endpoint.
 pub(crate) type Target = (IpAddr, u16);
@@ -72,8 +71,7 @@ pub(crate) struct ServicePort {
     pub(crate) internal: Internal,
     /// Endpoints for traffic from outside.
     pub(crate) external: External,
-    /// With which endpoints flows may stay that have no end of their own: all that serve, whoever new ones would go to. None
-    /// of other protocols.
+    /// With which endpoints flows of UDP may stay: all that serve, whoever new ones would go to. None of other protocols.
     pub(crate) staying: Targets,
 }
 
@@ -203,7 +201,7 @@ fn row(spec: &ServiceSpec, port: &Port, endpoints: &Endpoints, family: Family) -
     });
     let (all, local): (Targets, Targets) = (endpoints.all.nearest().into(), endpoints.local.usable().into());
     let protocol = protocol_number(port.protocol.as_deref());
-    let staying = if ENDLESS.contains(&protocol) { in_order(endpoints.serving.clone()) } else { Vec::new() };
+    let staying = if protocol == UDP { in_order(endpoints.serving.clone()) } else { Vec::new() };
     ServicePort {
         family,
         name: String::new(),

@@ -1,15 +1,18 @@
-//! Some flows have no end of their own: those to endpoints that are gone are forgotten, so that clients get another.
+//! Flows of UDP have no end of their own: those to endpoints that are gone are forgotten, so that clients get another.
+//!
+//! What leads to a Service without endpoints is let be, and so are flows to Services that are gone.
+//! Source: `CleanStaleEntries` of upstream's `pkg/proxy/conntrack`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use machinery::net::Family;
 use sys::netlink::Flow;
 
-use crate::service_port::{ENDLESS, ServicePort, Target};
+use crate::service_port::{ServicePort, Target, UDP};
 use crate::services::{Difference, Part};
 use crate::table_family;
 
-/// Where ports of Services of one family and one such protocol lead.
+/// Where UDP ports of Services of one family lead that have endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlowTargets {
     addresses: BTreeMap<Target, BTreeSet<Target>>,
@@ -17,9 +20,10 @@ pub(crate) struct FlowTargets {
 }
 
 impl FlowTargets {
-    pub(crate) fn of(part: &Part, family: Family, protocol: u8) -> Self {
+    pub(crate) fn of(part: &Part, family: Family) -> Self {
         let mut targets = Self::default();
-        let is_of = |port: &ServicePort| (port.family, port.protocol) == (family, protocol);
+        let is_of =
+            |port: &ServicePort| (port.family, port.protocol) == (family, UDP) && !port.staying.is_empty();
         for row in part.rows.iter().filter(|row| is_of(&row.port)) {
             let endpoints: BTreeSet<Target> = row.port.staying.iter().copied().collect();
             for ip in row.leads.cluster_ips.iter().chain(row.leads.outside_ips()) {
@@ -32,46 +36,32 @@ impl FlowTargets {
         targets
     }
 
-    fn at(&self, target: Target) -> Option<&BTreeSet<Target>> {
-        self.addresses.get(&target).or_else(|| self.node_ports.get(&target.1))
+    fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.node_ports.is_empty()
     }
 
-    /// Whether a flow to `destination`, which `answering` answers, must be forgotten now that `next` holds: its
-    /// endpoint is gone, or it went nowhere and the Service has endpoints now.
-    fn is_stale(&self, next: &Self, destination: Target, answering: Target) -> bool {
-        let is_untranslated = destination == answering;
-        match (next.at(destination), self.at(destination)) {
-            (Some(now), _) if is_untranslated => !now.is_empty(),
-            (Some(now), _) => !now.contains(&answering),
-            (None, Some(before)) => before.contains(&answering),
-            (None, None) => false,
-        }
+    /// Whether a flow must be forgotten: it goes to an address or a port of Nodes that leads elsewhere than to who answers it,
+    /// or it went nowhere. Whose address a port of Nodes is asked for at is not looked at.
+    fn is_stale(&self, flow: &Flow) -> bool {
+        let by_address = self.addresses.get(&flow.destination);
+        let by_port = self.node_ports.get(&flow.destination.1);
+        let mut leads = by_address.into_iter().chain(by_port);
+        flow.protocol == UDP && leads.any(|endpoints| !endpoints.contains(&flow.answering))
     }
 }
-
-/// A change of where ports of one protocol lead.
-type Change = (u8, FlowTargets, FlowTargets);
 
 /// Forgets the flows of a family that a change makes stale. How many there were.
 pub(crate) fn flush(difference: &Difference, family: Family) -> sys::Result<usize> {
-    let changes = changes(difference, family);
-    if changes.is_empty() {
-        return Ok(0);
+    match changed(difference, family) {
+        None => Ok(0),
+        Some(targets) => sys::netlink::flush_flows(table_family(family), |flow| targets.is_stale(flow)),
     }
-    sys::netlink::flush_flows(table_family(family), |flow| is_stale(&changes, flow))
 }
 
-fn changes(difference: &Difference, family: Family) -> Vec<Change> {
-    let of = |protocol| {
-        let of = |part| FlowTargets::of(part, family, protocol);
-        (protocol, of(&difference.before), of(&difference.after))
-    };
-    ENDLESS.map(of).into_iter().filter(|(_, old, new)| old != new).collect()
-}
-
-fn is_stale(changes: &[Change], flow: &Flow) -> bool {
-    let mut of_protocol = changes.iter().filter(|(protocol, ..)| *protocol == flow.protocol);
-    of_protocol.any(|(_, old, new)| old.is_stale(new, flow.destination, flow.answering))
+/// Where ports lead after a change; `None` if it changes nothing about flows.
+fn changed(difference: &Difference, family: Family) -> Option<FlowTargets> {
+    let [before, after] = [&difference.before, &difference.after].map(|part| FlowTargets::of(part, family));
+    (before != after && !after.is_empty()).then_some(after)
 }
 
 #[cfg(test)]
@@ -95,32 +85,32 @@ mod tests {
 
     fn check(network: &str) {
         let ip = |last: u8| format!("{network}{last}").parse().unwrap();
-        let targets = |addresses: &[(u8, &[u8])], node_port: &[u8]| FlowTargets {
-            addresses: addresses
-                .iter()
-                .map(|(target, to)| ((ip(*target), 53), to.iter().map(|to| (ip(*to), 53)).collect()))
-                .collect(),
-            node_ports: [(30_053, node_port.iter().map(|to| (ip(*to), 53)).collect())].into(),
+        let to = |endpoints: &[u8]| endpoints.iter().map(|to| (ip(*to), 53)).collect();
+        let targets = FlowTargets {
+            addresses: [((ip(100), 53), to(&[2])), ((ip(101), 53), to(&[2, 101]))].into(),
+            node_ports: [(30_053, to(&[2]))].into(),
         };
-        let before = targets(&[(100, &[1, 2]), (101, &[]), (102, &[1]), (103, &[1])], &[1]);
-        let after = targets(&[(100, &[2]), (101, &[2]), (103, &[])], &[2]);
-        for (name, destination, answering, stale) in [
+        for (name, destination, answering, is_stale) in [
             ("endpoint gone", (ip(100), 53), (ip(1), 53), true),
             ("endpoint there", (ip(100), 53), (ip(2), 53), false),
+            ("another port of the endpoint", (ip(100), 53), (ip(2), 54), true),
             ("another port of the address", (ip(100), 54), (ip(1), 53), false),
             ("straight to a Pod", (ip(1), 53), (ip(1), 53), false),
-            ("unanswered before", (ip(101), 53), (ip(101), 53), true),
-            ("unanswered still", (ip(103), 53), (ip(103), 53), false),
-            ("the last endpoint gone", (ip(103), 53), (ip(1), 53), true),
-            ("the Service gone", (ip(102), 53), (ip(1), 53), true),
-            ("of the Service that is gone, to another", (ip(102), 53), (ip(9), 53), false),
+            ("unanswered before", (ip(100), 53), (ip(100), 53), true),
+            ("answered where it was sent to, which serves", (ip(101), 53), (ip(101), 53), false),
+            ("of a Service that is gone or has no endpoints", (ip(102), 53), (ip(1), 53), false),
             ("by a port of the Node", (ip(200), 30_053), (ip(1), 53), true),
             ("by a port of the Node, still", (ip(200), 30_053), (ip(2), 53), false),
+            ("to that port of anybody", (ip(1), 30_053), (ip(1), 30_053), true),
             ("of nobody here", (ip(9), 53), (ip(8), 53), false),
         ] {
-            assert_eq!(before.is_stale(&after, destination, answering), stale, "{network} {name}");
+            for (protocol, may_be) in [(UDP, true), (6, false), (132, false)] {
+                let flow = Flow { protocol, destination, answering };
+                assert_eq!(targets.is_stale(&flow), is_stale && may_be, "{network} {name} {protocol}");
+            }
         }
     }
+
     /// A Service with an external address, a balancer's, and a port of Nodes; of the endpoints one serves, one does not, one is
     /// on its way out and serves, and one is meant for another zone.
     fn part(family: Family) -> Part {
@@ -160,18 +150,19 @@ mod tests {
         services.whole()
     }
 
-    /// Source: `TestCleanStaleEntries` of upstream's `pkg/proxy/conntrack`; there SCTP is left to itself.
+    /// Source: `TestCleanStaleEntries` of upstream's `pkg/proxy/conntrack`.
     #[test]
     fn flows_are_forgotten_that_go_to_no_endpoint_that_serves() {
         const TCP: u8 = 6;
-        let [udp, sctp] = ENDLESS;
+        const SCTP: u8 = 132;
         for family in BOTH {
             let of = |text: &str| socket(family, text);
-            let changes = changes(&Difference { after: part(family), ..Difference::default() }, family);
+            let targets =
+                changed(&Difference { after: part(family), ..Difference::default() }, family).unwrap();
             let stale = |protocol: u8, destination: &str, answering: &str| {
                 let [destination, answering] =
                     [of(destination), of(answering)].map(|it| (it.ip(), it.port()));
-                is_stale(&changes, &Flow { protocol, destination, answering })
+                targets.is_stale(&Flow { protocol, destination, answering })
             };
             let addresses = ["10.43.1.1", "198.51.100.100", "203.0.113.4"];
             for (endpoint, stays) in [
@@ -184,8 +175,8 @@ mod tests {
                 ("10.42.0.7:9090", true),
                 ("10.42.3.8:9090", true),
             ] {
-                for protocol in [TCP, udp, sctp] {
-                    let is_forgotten = protocol != TCP && !stays;
+                for protocol in [TCP, UDP, SCTP] {
+                    let is_forgotten = protocol == UDP && !stays;
                     for address in addresses {
                         let [service, other] = ["8000", "3000"].map(|port| format!("{address}:{port}"));
                         let case = format!("{protocol} {address} {endpoint}");
@@ -203,8 +194,9 @@ mod tests {
             }
             for address in addresses {
                 let [service, other] = ["8000", "3000"].map(|port| format!("{address}:{port}"));
-                assert!(stale(udp, &service, &service), "{address}: it went nowhere");
-                assert!(!stale(udp, &other, &other) && !stale(TCP, &service, &service), "{address}");
+                assert!(stale(UDP, &service, &service), "{address}: it went nowhere");
+                assert!(!stale(UDP, &other, &other), "{address}");
+                assert!(!stale(TCP, &service, &service) && !stale(SCTP, &service, &service), "{address}");
             }
         }
     }
@@ -219,7 +211,28 @@ mod tests {
                 row.port.affinity = Some(std::time::Duration::from_secs(1));
             }
             assert_ne!(before, after);
-            assert_eq!(changes(&Difference { before, after }, family), []);
+            assert_eq!(changed(&Difference { before, after }, family), None);
+        }
+    }
+
+    #[test]
+    fn services_that_have_no_endpoints_and_services_that_go_end_no_flow() {
+        for family in BOTH {
+            let (before, mut empty) = (part(family), part(family));
+            for row in &mut empty.rows {
+                Arc::make_mut(row).port.staying = Arc::new([]);
+            }
+            let nothing = Part::default;
+            for (name, before, after) in [
+                ("endpoints go", before.clone(), empty.clone()),
+                ("the Service goes", before.clone(), nothing()),
+                ("a Service comes without endpoints", nothing(), empty),
+                ("nothing was and nothing is", nothing(), nothing()),
+            ] {
+                assert_eq!(changed(&Difference { before, after }, family), None, "{name}");
+            }
+            let came = Difference { before: nothing(), after: before };
+            assert!(changed(&came, family).is_some(), "endpoints come");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Revisions, ranges, watch, compaction, expiry: bytes only.
 //!
-//! One trait, two implementations ([`embedded`], [`etcd`]), one suite ([`suite`]) that both pass.
+//! One trait, two implementations ([`embedded`], [`etcd`]), one suite (`tests/all/suite.rs`) that both pass.
 //! Nothing here knows what a key or a value means; [`backup`] is the form in which a store leaves and comes back.
 //! Invariants: revisions rise by one per committed write (over a crash
 //! they may leap, they never come back);
@@ -10,7 +10,13 @@
 pub mod backup;
 pub mod embedded;
 pub mod etcd;
-pub mod suite;
+#[cfg(test)]
+#[path = "../tests/all/writes.rs"]
+mod writes;
+
+/// The name that tests outside call the crate by.
+#[cfg(test)]
+extern crate self as store;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;

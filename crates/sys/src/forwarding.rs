@@ -72,11 +72,10 @@ fn plan(links: &[(String, String, String)], earlier: &str) -> (String, Vec<Strin
             wanted.push(key(link, "accept_ra"));
         }
     }
-    let known: Vec<&str> =
-        earlier.lines().filter_map(|line| line.split_once(' ')).map(|(key, _)| key).collect();
-    before.retain(|(key, _)| !known.contains(&key.as_str()));
-    let new = before.iter().map(|(key, value)| format!("{key} {value}\n")).collect::<String>();
-    (format!("{earlier}{new}"), wanted)
+    let known: Vec<(&str, &str)> = lines(earlier).collect();
+    before.retain(|(key, _)| known.iter().all(|(known, _)| known != key));
+    let new = before.iter().map(|(key, value)| (key.as_str(), *value));
+    (known.iter().copied().chain(new).map(|(key, value)| format!("{key} {value}\n")).collect(), wanted)
 }
 
 fn keep(record: Option<&Path>, text: &str) -> Result<()> {
@@ -90,13 +89,11 @@ fn keep(record: Option<&Path>, text: &str) -> Result<()> {
 /// The kernel refuses.
 pub fn restore(record: &Path) -> Result<()> {
     let Ok(text) = fs::read_to_string(record) else { return Ok(()) };
-    for line in text.lines() {
-        match line.split_once(' ') {
-            None => set_sysctl(IPV4, line)?,
-            Some((IPV6, value)) => set_sysctl(IPV6, value)?,
-            // Its link may be gone.
-            Some((key, value)) if sysctl(key).is_ok() => set_sysctl(key, value)?,
-            Some(_) => {}
+    for (key, value) in settings(&text) {
+        let is_of_link = ![IPV4, IPV6].contains(&key);
+        // The link may be gone.
+        if !is_of_link || sysctl(key).is_ok() {
+            set_sysctl(key, value)?;
         }
     }
     match fs::remove_file(record) {
@@ -105,6 +102,29 @@ pub fn restore(record: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// What a record says: a number alone is what IPv4 had, lines of a key and a number are of IPv6. What nobody here writes, such
+/// as the half of a line, is not taken. Pure.
+fn settings(text: &str) -> Vec<(&str, &str)> {
+    if text.parse::<i32>().is_ok() {
+        return vec![(IPV4, text)];
+    }
+    lines(text).collect()
+}
+
+fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.split_once(' '));
+    lines.filter(|(key, value)| is_kept(key) && matches!(*value, "0" | "1"))
+}
+
+fn is_kept(key: &str) -> bool {
+    let of_link = || {
+        let (link, what) = key.strip_prefix(IPV6_LINKS)?.strip_prefix('/')?.rsplit_once('/')?;
+        let is_link = !link.is_empty() && !link.contains('/') && ![".", ".."].contains(&link);
+        Some(is_link && !NO_LINKS.contains(&link) && ["forwarding", "accept_ra"].contains(&what))
+    };
+    key == IPV6 || of_link().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -122,7 +142,7 @@ mod tests {
         let listening = "net/ipv6/conf/eth0/accept_ra 1\n";
         let router = "net/ipv6/conf/wg0/forwarding 1\n";
         let change = "net/ipv6/conf/eth0/accept_ra";
-        let rows: [Row<'_>; 6] = [
+        let rows: [Row<'_>; 7] = [
             ("no links", &[], "", all.into(), &[]),
             ("one that listens", &[("eth0", "0", "1")], "", format!("{all}{listening}"), &[change]),
             ("one that does not", &[("eth0", "0", "0")], "", all.into(), &[]),
@@ -135,6 +155,13 @@ mod tests {
                 format!("{all}{listening}"),
                 &[],
             ),
+            (
+                "cut off while it was written down",
+                &[("eth0", "0", "1")],
+                &format!("{all}net/ipv6/conf/eth0/acc"),
+                format!("{all}{listening}"),
+                &[change],
+            ),
         ];
         for (case, links, earlier, before, wanted) in rows {
             let links: Vec<_> =
@@ -144,6 +171,37 @@ mod tests {
                 (before, wanted.iter().map(|it| (*it).to_owned()).collect()),
                 "{case}"
             );
+        }
+    }
+
+    #[test]
+    fn only_what_is_written_is_taken() {
+        let all = "net/ipv6/conf/all/forwarding";
+        let rows: &[(&str, String, &[(&str, &str)])] = &[
+            ("IPv4", "0".into(), &[(IPV4, "0")]),
+            ("another number of IPv4", "2".into(), &[(IPV4, "2")]),
+            ("nothing", String::new(), &[]),
+            ("a word", "yes".into(), &[]),
+            ("a number in a line", "0\n".into(), &[]),
+            ("two numbers", "0\n1\n".into(), &[]),
+            (
+                "IPv6 and its links",
+                format!("{all} 0\nnet/ipv6/conf/wg0/forwarding 1\nnet/ipv6/conf/eth0.7/accept_ra 1\n"),
+                &[(all, "0"), ("net/ipv6/conf/wg0/forwarding", "1"), ("net/ipv6/conf/eth0.7/accept_ra", "1")],
+            ),
+            ("a number among lines", format!("{all} 0\n0\n"), &[(all, "0")]),
+            ("half of a key", format!("{all} 0\nnet/ipv6/conf/eth0/acc"), &[(all, "0")]),
+            ("a key without its number", format!("{all} 0\nnet/ipv6/conf/eth0/accept_ra "), &[(all, "0")]),
+            ("a line without its end", format!("{all} 0"), &[]),
+            ("another number", format!("{all} 7\n{all} 1 \n{all}  1\n"), &[]),
+            ("the setting of all links", "net/ipv6/conf/all/accept_ra 1\n".into(), &[]),
+            ("another setting of a link", "net/ipv6/conf/eth0/mtu 1\n".into(), &[]),
+            ("another setting", "kernel/sysrq 1\nnet/ipv4/ip_forward 1\n".into(), &[]),
+            ("elsewhere", "net/ipv6/conf/../../../kernel/forwarding 1\n".into(), &[]),
+            ("above", "net/ipv6/conf/../forwarding 1\nnet/ipv6/conf//forwarding 1\n".into(), &[]),
+        ];
+        for (case, text, expect) in rows {
+            assert_eq!(settings(text), *expect, "{case}");
         }
     }
 

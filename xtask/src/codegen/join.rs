@@ -106,6 +106,10 @@ const EXTRA_KINDS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// Lists that Go leaves out of JSON when they are empty, but whose defaults tell an empty one from none: it is kept until
+/// validation, which refuses it.
+const KEPT_EMPTY: &[(&str, &str)] = &[("io.k8s.api.autoscaling.v2.hpascalingrules", "policies")];
+
 /// Types with an encoding of their own.
 const PLAIN: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.api.resource.quantity", "Quantity"),
@@ -355,7 +359,8 @@ impl Joiner<'_> {
             Some(all) => all.contains(name),
             None => !required && matches!(ty, Type::List(_) | Type::Map(_)),
         };
-        if omitted || matches!(name, "apiVersion" | "kind") {
+        let is_kept = KEPT_EMPTY.contains(&(message.to_lowercase().as_str(), name));
+        if omitted && !is_kept || matches!(name, "apiVersion" | "kind") {
             flags.push("OMIT_ZERO");
         }
         if known.is_some_and(|all| all.contains(format!("{name}{{}}").as_str()))

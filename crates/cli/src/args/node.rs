@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::components::PartArgs;
 use super::images::{DEFAULT_PRIVATE_REGISTRY, default_private_registry};
+use super::node_name::node_name;
 use super::registration::RegistrationArgs;
 use super::secret::Secret;
 use crate::duration::duration;
@@ -36,7 +37,7 @@ pub struct AgentArgs {
     #[command(flatten)]
     pub container_runtime: RuntimeArgs,
     /// This Node's name; the host name if not given
-    #[arg(long, env = "KNARR_NODE_NAME")]
+    #[arg(long, env = "KNARR_NODE_NAME", value_parser = node_name)]
     pub node_name: Option<String>,
     /// This Node's address, or one of each family, the main one first: repeated, or with commas; of each family of the
     /// cluster the first that other machines could reach if not given
@@ -289,7 +290,7 @@ pub struct CsiHostpathArgs {
     #[arg(long)]
     pub registration_endpoint: Option<PathBuf>,
     /// The Node's name; the host name if not given
-    #[arg(long)]
+    #[arg(long, value_parser = node_name)]
     pub node_name: Option<String>,
     /// Most volumes on the Node; any number if not given
     #[arg(long, default_value_t = 0)]
@@ -306,7 +307,7 @@ pub struct KubeletArgs {
     #[arg(long, default_value = "/var/lib/knarr")]
     pub data_dir: PathBuf,
     /// The Node's name; the host name if not given
-    #[arg(long = "hostname-override")]
+    #[arg(long = "hostname-override", value_parser = node_name)]
     pub node_name: Option<String>,
     /// The Node's address, or one of each family, the main one first: repeated, or with commas
     #[arg(long, value_delimiter = ',', value_name = "IP")]
@@ -353,7 +354,7 @@ pub struct ProxyArgs {
     #[arg(long, default_value = "/var/lib/knarr")]
     pub data_dir: PathBuf,
     /// The Node's name; the host name if not given
-    #[arg(long = "hostname-override")]
+    #[arg(long = "hostname-override", value_parser = node_name)]
     pub node_name: Option<String>,
     /// The Node's address, or one of each family, the main one first: repeated, or with commas
     #[arg(long, value_delimiter = ',', value_name = "IP")]

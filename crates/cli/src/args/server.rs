@@ -12,6 +12,7 @@ use super::cloud::CloudArgs;
 use super::inspect::Output;
 use super::network::NetworkArgs;
 use super::node::{IngressArgs, NodePortArgs, ProxyModeArgs, RuntimeArgs};
+use super::node_name::node_name;
 use super::registration::RegistrationArgs;
 use super::secret::Secret;
 use crate::cloud_provider::CloudProvider;
@@ -63,7 +64,7 @@ pub struct ServerArgs {
     #[serde(flatten)]
     pub registration: RegistrationArgs,
     /// This Node's name; the host name if not given
-    #[arg(long, env = "KNARR_NODE_NAME")]
+    #[arg(long, env = "KNARR_NODE_NAME", value_parser = node_name)]
     pub node_name: Option<String>,
     /// This Node's address, or one of each family, the main one first: repeated, or with commas; of each family of the
     /// cluster the first that other machines could reach if not given

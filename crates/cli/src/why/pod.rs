@@ -35,7 +35,10 @@ pub(super) fn explain(snapshot: &Snapshot, pod: &Value) -> Found {
         reasons.extend(gates(pod));
         reasons.extend(told_by_events(snapshot, pod, &reasons));
     }
-    if reasons.is_empty() {
+    if reasons.is_empty() && has_failed(pod) {
+        reasons
+            .push(Reason::new(&reference(pod), format!("the kubelet of node {node} has not said of what")));
+    } else if reasons.is_empty() {
         reasons.push(being_made(snapshot, pod, node));
     }
     let summary = match phase {
@@ -193,9 +196,11 @@ fn container(object: &str, what: &str, status: &Value, pod: &Value) -> Option<Re
         });
     }
     if let Some(terminated) = status.pointer("/state/terminated") {
-        let is_done = what == "init container" && number(terminated, "/exitCode") == Some(0);
+        let ended_well = number(terminated, "/exitCode") == Some(0);
+        let is_meant = ended_well && (what == "init container" || has_failed(pod));
         let told = Reason::new(object, format!("{what} {name} {}", ended(terminated)));
-        return (!is_done).then(|| told.fix(format!("see `kubectl logs {pod_name} -c {name}`")));
+        return (!is_meant && !is_ended_sidecar(pod, name))
+            .then(|| told.fix(format!("see `kubectl logs {pod_name} -c {name}`")));
     }
     let is_ready = status.pointer("/ready") == Some(&Value::Bool(true));
     let is_started = status.pointer("/started") != Some(&Value::Bool(false));
@@ -211,6 +216,16 @@ fn container(object: &str, what: &str, status: &Value, pod: &Value) -> Option<Re
             Some(Reason::new(object, format!("{what} {name} runs, but its readiness probe does not pass")))
         }
     }
+}
+
+fn has_failed(pod: &Value) -> bool {
+    text(pod, "/status/phase") == "Failed"
+}
+
+/// A sidecar is ended when the Pod has failed; it fails none.
+fn is_ended_sidecar(pod: &Value, container: &str) -> bool {
+    let mut init = list(pod, "/spec/initContainers").iter().filter(|init| text(init, "/name") == container);
+    has_failed(pod) && init.any(|init| text(init, "/restartPolicy") == "Always")
 }
 
 /// There are no logs of what could not be started. Source: the messages of OCI runtimes.

@@ -71,27 +71,29 @@ impl<'v> OldElements<'v> {
         let keys = node.keys.as_deref()?;
         let mut elements = HashMap::new();
         for element in old?.as_array()? {
-            if let Some(object) = element.as_object() {
-                elements.entry(key(keys, object)).or_insert(element);
+            if let Some(key) = element.as_object().and_then(|object| key(keys, object)) {
+                elements.entry(key).or_insert(element);
             }
         }
         Some(Self { keys, elements })
     }
 
     pub(super) fn of_element(&self, element: &Value) -> Option<&'v Value> {
-        self.elements.get(&key(self.keys, element.as_object()?)).copied()
+        self.elements.get(&key(self.keys, element.as_object()?)?).copied()
     }
 }
 
-fn key(keys: &[String], element: &Map<String, Value>) -> String {
+/// The keys of an element; `None` if one is not there or no scalar.
+fn key(keys: &[String], element: &Map<String, Value>) -> Option<String> {
     let mut text = String::new();
     for name in keys {
-        let value = element.get(name).map(Value::to_string).unwrap_or_default();
-        // What is not there is told from what is, as no JSON is empty.
-        text.push_str(&value);
+        match element.get(name)? {
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+            value => text.push_str(&value.to_string()),
+        }
         text.push('\n');
     }
-    text
+    Some(text)
 }
 
 /// Whether two values are the same. What the schema does not have is never known to be.

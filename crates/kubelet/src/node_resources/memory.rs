@@ -268,6 +268,19 @@ fn blocks_of<'a>(entries: &'a Blocks, uid: &str, container: &str) -> Option<&'a 
     entries.get(uid)?.get(container)
 }
 
+/// The hints that lead to what is set aside already; none where that is not what is asked for. Source: `regenerateHints`.
+fn hints_again(asked: &Asked, own: &[Block]) -> Hints {
+    let is_asked_for = |block: &Block| asked.get(&block.resource) == Some(&block.size);
+    if own.len() != asked.len() || !own.iter().all(is_asked_for) {
+        return Hints::new();
+    }
+    let of = |name: &str| {
+        let blocks = own.iter().filter(|block| block.resource == name);
+        blocks.map(|block| Hint { nodes: Some(block.nodes()), is_preferred: true }).collect()
+    };
+    asked.keys().map(|name| (name.clone(), Some(of(name)))).collect()
+}
+
 /// What earlier init containers have that later containers may have too.
 fn reusable(entries: &Blocks, uid: &str, spec: &PodSpec, until: &Container) -> Vec<Block> {
     let before = spec.init_containers.iter().flatten().take_while(|c| c.name != until.name);
@@ -307,24 +320,21 @@ impl Provider for MemoryManager {
         let entries = self.entries.lock();
         let own = match asker {
             Asker::Container(container) => blocks_of(&entries, uid, &container.name).cloned(),
+            // The first that has anything speaks for all, and is taken at its word only if it is alone.
             Asker::Pod => {
-                entries.get(uid).and_then(|of_pod| of_pod.values().find(|own| !own.is_empty()).cloned())
+                let mut all = spec.init_containers.iter().flatten().chain(&spec.containers);
+                all.find_map(|container| blocks_of(&entries, uid, &container.name)).cloned()
             }
         };
-        let found = match own {
-            Some(own) => {
-                let nodes = own.first().map(Block::nodes);
-                vec![Hint { nodes, is_preferred: true }]
-            }
-            None => {
-                let again = match asker {
-                    Asker::Container(container) => reusable(&entries, uid, spec, container),
-                    Asker::Pod => Vec::new(),
-                };
-                let states = node_states(&self.layout, &self.reserved, &entries);
-                self.possible(&states, &asked, &again)
-            }
+        if let Some(own) = own {
+            return hints_again(&asked, &own);
+        }
+        let again = match asker {
+            Asker::Container(container) => reusable(&entries, uid, spec, container),
+            Asker::Pod => Vec::new(),
         };
+        let states = node_states(&self.layout, &self.reserved, &entries);
+        let found = self.possible(&states, &asked, &again);
         asked.into_keys().map(|name| (name, Some(found.clone()))).collect()
     }
 

@@ -4,6 +4,7 @@
 //! mounts, so that a kubelet that starts anew knows what to take back.
 
 pub(crate) mod registration;
+pub(crate) mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use base::Tasks;
 use controller::request::{self, ApiRequest, Patch};
 use csi::client::Client;
 use csi::v1;
@@ -24,6 +26,7 @@ use crate::volumes::Volumes;
 use crate::volumes::error::Specific;
 use crate::volumes::objects::Token;
 use v1::node_service_capability::{Type, rpc};
+use version::Version;
 
 /// Two that ask for one volume wait for each other.
 type Turn = Arc<tokio::sync::Mutex<()>>;
@@ -31,7 +34,7 @@ type Turn = Arc<tokio::sync::Mutex<()>>;
 /// The drivers that have registered.
 #[derive(Default)]
 pub(crate) struct Drivers {
-    registered: Mutex<BTreeMap<String, (u64, Driver)>>,
+    registered: Mutex<BTreeMap<String, Registered>>,
     counter: AtomicU64,
     turns: Mutex<BTreeMap<String, Turn>>,
     /// Where this kubelet has had volumes staged.
@@ -63,6 +66,15 @@ impl Drop for Asked<'_> {
         }
         all.retain(|_, count| *count > 0);
     }
+}
+
+/// A driver as it has registered.
+struct Registered {
+    id: u64,
+    driver: Driver,
+    version: Version,
+    /// They stop when its socket goes.
+    tasks: Tasks,
 }
 
 /// One driver.
@@ -101,26 +113,42 @@ impl Drivers {
     /// In upstream's words: there is none, or not yet.
     pub(crate) fn get(&self, name: &str) -> Result<Driver, NotRegistered> {
         let missing = || NotRegistered(name.to_owned());
-        self.registered.lock().get(name).map(|(_, driver)| driver.clone()).ok_or_else(missing)
+        self.registered.lock().get(name).map(|known| known.driver.clone()).ok_or_else(missing)
     }
 
     /// Every driver, by name.
     pub(crate) fn all(&self) -> Vec<(String, Driver)> {
         let all = self.registered.lock();
-        all.iter().map(|(name, (_, driver))| (name.clone(), driver.clone())).collect()
+        all.iter().map(|(name, known)| (name.clone(), known.driver.clone())).collect()
     }
 
-    /// Takes a driver in; gives what [`Drivers::remove`] knows it by.
-    pub(crate) fn insert(&self, name: &str, driver: Driver) -> u64 {
+    /// Takes a driver in, as long as these tasks; gives what [`Drivers::remove`] knows it by.
+    ///
+    /// # Errors
+    /// There is one of that name, and its version is not lower.
+    pub(crate) fn insert(
+        &self,
+        name: &str,
+        driver: Driver,
+        version: Version,
+        tasks: &Tasks,
+    ) -> Result<u64, AlreadyRegistered> {
+        let mut all = self.registered.lock();
+        // One whose socket is gone may not have been forgotten yet.
+        if let Some(known) = all.get(name).filter(|known| !known.tasks.is_stopping())
+            && !known.version.is_below(&version)
+        {
+            return Err(AlreadyRegistered { name: name.to_owned(), version: known.version.clone() });
+        }
         let id = self.counter.fetch_add(1, Ordering::Relaxed);
-        self.registered.lock().insert(name.to_owned(), (id, driver));
-        id
+        all.insert(name.to_owned(), Registered { id, driver, version, tasks: tasks.clone() });
+        Ok(id)
     }
 
     /// Forgets the driver, unless another one has come under its name.
     pub(crate) fn remove(&self, name: &str, id: u64) -> bool {
         let mut all = self.registered.lock();
-        let is_same = all.get(name).is_some_and(|(known, _)| *known == id);
+        let is_same = all.get(name).is_some_and(|known| known.id == id);
         if is_same {
             all.remove(name);
         }
@@ -209,6 +237,17 @@ impl Drivers {
     }
 }
 
+/// There is a driver of that name that is no older; in upstream's words. Source: `validateVersions`.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "ValidatePlugin for CSI driver {name:?} failed. Another driver with the same name is already registered with a higher \
+     supported version: \"{version}\""
+)]
+pub(crate) struct AlreadyRegistered {
+    name: String,
+    version: Version,
+}
+
 /// There is no driver of that name, or not yet; in upstream's words.
 #[derive(Debug, thiserror::Error)]
 #[error("driver name {0} not found in the list of registered CSI drivers")]
@@ -240,3 +279,6 @@ async fn say_in_use(volumes: &Volumes, names: &BTreeSet<String>) -> Result<(), I
     let patch = ApiRequest::patch_status::<Node>("", &volumes.config.node_name, patch);
     request::carry_out(&volumes.client, &patch).await.map_err(|source| InUseError::Write(Box::new(source)))
 }
+
+#[cfg(test)]
+mod tests;

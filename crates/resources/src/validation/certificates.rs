@@ -47,15 +47,22 @@ const USAGES: &[&str] = &[
 
 /// A CertificateSigningRequest.
 pub(crate) fn request(object: &Value) -> FieldErrors {
+    checked(object, &Value::Null)
+}
+
+/// What holds for a request that was `old`, null for a new one: what is wrong with that may stay, and come again.
+///
+/// Source: `certificateValidationOptions`.
+fn checked(object: &Value, old: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let spec = At::root(object).get("spec");
+    let (spec, old_spec) = (At::root(object).get("spec"), At::root(old).get("spec"));
     if let Some(rule) = broken_request(spec.get("request").text()) {
         let at = spec.get("request");
         errors.push(FieldError::invalid(&at.path, at.text(), rule));
     }
-    usages(&spec.get("usages"), &mut errors);
+    usages(&spec.get("usages"), &old_spec.get("usages"), &mut errors);
     let signer = spec.get("signerName");
-    if signer.text() == LEGACY_SIGNER {
+    if signer.text() == LEGACY_SIGNER && old_spec.get("signerName").text() != LEGACY_SIGNER {
         errors.push(signer.invalid("the legacy signerName is not allowed via this API version"));
     } else {
         signer::name(&signer, &mut errors);
@@ -64,7 +71,15 @@ pub(crate) fn request(object: &Value) -> FieldErrors {
     if seconds.number().is_some_and(|seconds| seconds < EXPIRATION_SECONDS_MIN) {
         errors.push(seconds.invalid("may not specify a duration less than 600 seconds (10 minutes)"));
     }
-    status(object, &mut errors);
+    let status = At::root(object).get("status");
+    conditions(&status.get("conditions"), &At::root(old).get("status").get("conditions"), &mut errors);
+    let (now, before) = (certificate(object), certificate(old));
+    if now.text() != before.text()
+        && broken_certificates(before.text()).is_none()
+        && let Some(rule) = broken_certificates(now.text())
+    {
+        errors.push(FieldError::invalid(&now.path, "<certificate data>", &rule));
+    }
     errors
 }
 
@@ -82,21 +97,34 @@ fn broken_request(base64: &str) -> Option<&'static str> {
     }
 }
 
-fn usages(usages: &At<'_>, errors: &mut FieldErrors) {
+fn usages(usages: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
     if usages.is_empty() {
         errors.push(usages.required(""));
     }
-    usages.items().for_each(|usage| usage.if_one_of(USAGES, errors));
-    let mut seen = BTreeSet::new();
-    errors.extend(usages.items().filter(|usage| !seen.insert(usage.text())).map(|usage| usage.duplicate()));
+    if old.texts().all(|usage| USAGES.contains(&usage)) {
+        usages.items().for_each(|usage| usage.if_one_of(USAGES, errors));
+    }
+    if !has_twice(old.texts()) {
+        let mut seen = BTreeSet::new();
+        let again = usages.items().filter(|usage| !seen.insert(usage.text()));
+        errors.extend(again.map(|usage| usage.duplicate()));
+    }
 }
 
-fn status(object: &Value, errors: &mut FieldErrors) {
-    let conditions = At::root(object).get("status").get("conditions");
+fn has_twice<'a>(mut texts: impl Iterator<Item = &'a str>) -> bool {
+    let mut seen = BTreeSet::new();
+    texts.any(|text| !seen.insert(text))
+}
+
+fn conditions(conditions: &At<'_>, old: &At<'_>, errors: &mut FieldErrors) {
+    let old: Vec<_> = old.items().map(|condition| condition.get("type").text()).collect();
+    let may_lack_type = old.contains(&"");
+    let may_be_twice = has_twice(old.iter().copied());
+    let may_be_both = old.contains(&"Approved") && old.contains(&"Denied");
     let mut seen = BTreeSet::new();
     for condition in conditions.items() {
         let (kind, status) = (condition.get("type"), condition.get("status"));
-        if kind.text().is_empty() {
+        if kind.text().is_empty() && !may_lack_type {
             errors.push(kind.required(""));
         }
         let allowed: &[&str] =
@@ -107,11 +135,11 @@ fn status(object: &Value, errors: &mut FieldErrors) {
             "Denied" => "Approved",
             _ => "",
         };
-        if seen.contains(opposite) {
+        if seen.contains(opposite) && !opposite.is_empty() && !may_be_both {
             let rule = "Approved and Denied conditions are mutually exclusive";
             errors.push(FieldError::invalid(&conditions.path, kind.text(), rule));
         }
-        if !seen.insert(kind.text()) {
+        if !seen.insert(kind.text()) && !may_be_twice {
             errors.push(kind.duplicate());
         }
     }
@@ -119,28 +147,20 @@ fn status(object: &Value, errors: &mut FieldErrors) {
 
 /// An update of a CertificateSigningRequest: neither approval nor certificate come this way.
 pub(crate) fn request_update(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = request(new);
+    let mut errors = checked(new, old);
     removed(new, old, &mut errors);
     approval_kept(new, old, &mut errors);
-    let (now, before) = (certificate(new), certificate(old));
-    if now.value != before.value {
-        errors.push(now.forbidden("updates may not set certificate content"));
-    }
+    certificate_kept(new, old, &mut errors);
     errors
 }
 
 /// A write to the status of a CertificateSigningRequest, by its signer.
 pub(crate) fn request_status(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = request(new);
-    let (now, before) = (certificate(new), certificate(old));
-    if now.value != before.value
-        && let Some(rule) = broken_certificates(now.text())
-    {
-        errors.push(FieldError::invalid(&now.path, "<certificate data>", &rule));
-    }
+    let mut errors = checked(new, old);
     removed(new, old, &mut errors);
     approval_kept(new, old, &mut errors);
-    if now.value != before.value && !before.text().is_empty() {
+    let (now, before) = (certificate(new), certificate(old));
+    if now.text() != before.text() && !before.text().is_empty() {
         errors.push(now.forbidden("updates may not modify existing certificate content"));
     }
     errors
@@ -148,13 +168,17 @@ pub(crate) fn request_status(new: &Value, old: &Value) -> FieldErrors {
 
 /// A write to the approval of a CertificateSigningRequest: conditions come, and of those that are final none goes.
 pub(crate) fn request_approval(new: &Value, old: &Value) -> FieldErrors {
-    let mut errors = request(new);
+    let mut errors = checked(new, old);
     removed(new, old, &mut errors);
+    certificate_kept(new, old, &mut errors);
+    errors
+}
+
+fn certificate_kept(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let (now, before) = (certificate(new), certificate(old));
-    if now.value != before.value {
+    if now.text() != before.text() {
         errors.push(now.forbidden("updates may not set certificate content"));
     }
-    errors
 }
 
 fn certificate(object: &Value) -> At<'_> {
@@ -193,14 +217,14 @@ fn block_with_headers(text: &str) -> Option<usize> {
     blocks.position(|(_, next)| next.contains(':'))
 }
 
-fn conditions<'a>(object: &'a Value, kind: &str) -> Vec<&'a Value> {
+fn conditions_of<'a>(object: &'a Value, kind: &str) -> Vec<&'a Value> {
     let list = At::root(object).get("status").get("conditions");
     list.items().filter(|c| c.get("type").text() == kind).map(|c| c.value).collect()
 }
 
 fn removed(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let at = At::root(new).get("status").get("conditions");
-    for kind in FINAL.iter().filter(|kind| conditions(new, kind).len() < conditions(old, kind).len()) {
+    for kind in FINAL.iter().filter(|kind| conditions_of(new, kind).len() < conditions_of(old, kind).len()) {
         errors.push(at.forbidden(&format!("updates may not remove a condition of type {kind:?}")));
     }
 }
@@ -208,7 +232,7 @@ fn removed(new: &Value, old: &Value, errors: &mut FieldErrors) {
 fn approval_kept(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let at = At::root(new).get("status").get("conditions");
     for kind in ["Approved", "Denied"] {
-        let (now, before) = (conditions(new, kind), conditions(old, kind));
+        let (now, before) = (conditions_of(new, kind), conditions_of(old, kind));
         let what = match now.len().cmp(&before.len()) {
             std::cmp::Ordering::Greater => "add",
             std::cmp::Ordering::Equal if now != before => "modify",

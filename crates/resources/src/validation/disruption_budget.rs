@@ -3,10 +3,20 @@
 use machinery::field::FieldErrors;
 use serde_json::Value;
 
-use super::{At, conditions, internal, selector};
+use super::selector::{self, Values};
+use super::{At, conditions, internal};
 
 /// A PodDisruptionBudget.
 pub(crate) fn check(object: &Value) -> FieldErrors {
+    checked(object, Values::Labels)
+}
+
+/// An update of a PodDisruptionBudget.
+pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
+    checked(new, Values::after(&At::root(old).get("spec").get("selector")))
+}
+
+fn checked(object: &Value, values: Values) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let (least, most) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
@@ -18,14 +28,9 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
         share.int_or_percent(&mut errors);
         share.at_most_all(&mut errors);
     }
-    selector::check(&spec.get("selector"), &mut errors);
+    selector::check_with(&spec.get("selector"), values, &mut errors);
     spec.get("unhealthyPodEvictionPolicy").if_one_of(&["AlwaysAllow", "IfHealthyBudget"], &mut errors);
     errors
-}
-
-/// An update of a PodDisruptionBudget.
-pub(crate) fn update(new: &Value, _: &Value) -> FieldErrors {
-    check(new)
 }
 
 /// A write to `/status`.

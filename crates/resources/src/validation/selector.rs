@@ -5,8 +5,32 @@ use machinery::names;
 
 use super::{At, labels};
 
+/// The values that the expressions of a selector may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    /// Those of labels.
+    Labels,
+    /// Any: an object whose selector was broken before keeps such values.
+    Any,
+}
+
+impl Values {
+    /// Those of an object that had this selector. Source: `AllowInvalidLabelValueInSelector` of
+    /// PodDisruptionBudgets, which any breach of the old selector allows.
+    pub(super) fn after(selector: &At<'_>) -> Self {
+        let mut errors = FieldErrors::new();
+        check(selector, &mut errors);
+        if errors.is_empty() { Self::Labels } else { Self::Any }
+    }
+}
+
 /// A `LabelSelector`, wherever it stands.
 pub(super) fn check(selector: &At<'_>, errors: &mut FieldErrors) {
+    check_with(selector, Values::Labels, errors);
+}
+
+/// A `LabelSelector` whose expressions have these values.
+pub(super) fn check_with(selector: &At<'_>, allowed: Values, errors: &mut FieldErrors) {
     labels(&selector.get("matchLabels"), errors);
     for expression in selector.get("matchExpressions").items() {
         let (key, operator, values) =
@@ -26,7 +50,7 @@ pub(super) fn check(selector: &At<'_>, errors: &mut FieldErrors) {
         errors.extend(
             names::qualified_name(key.text()).iter().map(|e| FieldError::invalid(&key.path, key.text(), e)),
         );
-        for value in values.items() {
+        for value in values.items().filter(|_| allowed == Values::Labels) {
             errors.extend(value.all(names::label_value(value.text())));
         }
     }

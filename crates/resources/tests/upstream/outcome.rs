@@ -1,6 +1,6 @@
 //! What comes of a row, and whether it is what the row says.
 //!
-//! Of `create`, `update` and `status`: the broken rules, each as `REASON FIELD`, with ` ~ TEXT` behind it for a part of its text;
+//! Of `create`, `update`, `status` and `approval`: the broken rules, each as `REASON FIELD`, with ` ~ TEXT` behind it for a part of its text;
 //! a field that begins with `.` or `[`, or is only `.`, is below the table's place. Of `defaults`, `created`, `updated` and
 //! `reported` (what the object is after defaults, and as each kind of write leaves it): `POINTER = YAML`. Of `cells`: the
 //! cells of its columns. Of `fields`: `LABEL = VALUE`, or `LABEL = unsupported`.
@@ -26,7 +26,7 @@ const NOW: &str = "2026-01-01T00:10:00Z";
 /// The rows of a table that came out differently.
 pub(crate) fn differences(table: &Table<'_>) -> Vec<String> {
     let row = row(table);
-    if matches!(table.deed, "create" | "update" | "status") {
+    if matches!(table.deed, "create" | "update" | "status" | "approval") {
         let errors = broken(table, row, &table.good, &table.good);
         assert!(errors.is_empty(), "{} of {} without a change: {errors:?}", table.deed, table.plural);
     }
@@ -43,7 +43,7 @@ fn difference(table: &Table<'_>, row: &Resource, case: &Row) -> Option<String> {
     let old = changed(&table.good, &case.old);
     let new = changed(&old, &case.new);
     let (expected, found) = match table.deed {
-        "create" | "update" | "status" => causes(table, case, &broken(table, row, &new, &old)),
+        "create" | "update" | "status" | "approval" => causes(table, case, &broken(table, row, &new, &old)),
         "defaults" | "created" | "updated" | "reported" => {
             values(table, case, &written(table, row, &new, &old))
         }
@@ -78,6 +78,7 @@ fn written(table: &Table<'_>, row: &Resource, new: &Value, old: &Value) -> Value
         ("create" | "created", _) => row.strategy.begin_create(&mut new),
         ("update" | "updated", Some(part)) => part.begin_update(&mut new, &old),
         ("update" | "updated", None) => row.strategy.begin_update(&mut new, &old),
+        ("approval", _) => resources::strategies::approve(&mut new, &old, now()),
         _ => row.strategy.begin_status_update(&mut new, &old, now()),
     }
     new
@@ -90,6 +91,7 @@ fn broken(table: &Table<'_>, row: &Resource, new: &Value, old: &Value) -> FieldE
         ("create", _) => row.validate_create(&new),
         ("update", Some(part)) => part.validate(row, &new, &old),
         ("update", None) => row.validate_update(&new, &old),
+        ("approval", _) => resources::strategies::validate_approval(row, &new, &old),
         _ => row.validate_status_update(&new, &old),
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// The rows about one thing that is done with objects of one kind.
 pub(crate) struct Table<'t> {
-    /// What is done: `create`, `update`, `status`, `defaults`, `created`, `updated`, `reported`, `cells`, `fields`.
+    /// What is done: `create`, `update`, `status`, `approval`, `defaults`, `created`, `updated`, `reported`, `cells`, `fields`.
     pub deed: &'t str,
     /// `v1` or `apps/v1`.
     pub api: &'t str,

@@ -1186,7 +1186,7 @@ f("type", String, 1, REQUIRED),
 f("value", Int32, 2, REQUIRED),
 ]; F }),
 m("io.k8s.api.autoscaling.v2.HPAScalingRules", 0, { const F: &[Field] = &[
-f("policies", List(237), 2, OMIT_ZERO),
+f("policies", List(237), 2, 0),
 f("selectPolicy", String, 1, 0),
 f("stabilizationWindowSeconds", Int32, 3, 0),
 f("tolerance", Quantity, 4, 0),

@@ -112,6 +112,11 @@ impl Format {
         is_known.then(|| Self { name: name.to_owned(), check })
     }
 
+    /// `true` if it is one of numbers, which says nothing about texts.
+    pub fn is_of_numbers(&self) -> bool {
+        self.check.is_none()
+    }
+
     /// `true` if a text is of this format; formats of numbers say nothing about texts.
     pub fn is_met_by(&self, text: &str) -> bool {
         self.check.is_none_or(|check| check(text))

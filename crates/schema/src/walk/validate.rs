@@ -12,6 +12,7 @@ mod lists;
 mod number;
 pub(crate) mod report;
 mod scalar;
+mod seen;
 
 use serde_json::Value;
 
@@ -22,7 +23,8 @@ use crate::rules::violation::{Problem, Violation};
 use crate::rules::{Checks, Counts, Location, Nested, Rules};
 use crate::walk::path::{Path, Style};
 use crate::walk::stack::with_stack;
-use report::Report;
+use report::{Mark, Report};
+use seen::Seen;
 
 /// The findings of a walk.
 #[derive(Clone, Debug, Default)]
@@ -39,18 +41,19 @@ pub struct Findings<'v> {
 
 /// Checks a whole object.
 pub fn validate<'v>(schema: SchemaRef<'_>, value: &'v Value) -> Findings<'v> {
-    root(schema, Seen::new(value))
+    root(schema, value, None)
 }
 
 /// Checks a whole object that is to take the place of `old`: what was wrong before and has not changed may stay, apart from
-/// elements that come twice.
+/// elements that come twice. Elements of a map that only stand elsewhere have not changed.
 pub fn validate_update<'v>(schema: SchemaRef<'_>, value: &'v Value, old: &'v Value) -> Findings<'v> {
-    root(schema, Seen { new: value, old: Some(old) })
+    root(schema, value, Some(old))
 }
 
-fn root<'v>(schema: SchemaRef<'_>, seen: Seen<'v>) -> Findings<'v> {
+fn root<'v>(schema: SchemaRef<'_>, value: &'v Value, old: Option<&'v Value>) -> Findings<'v> {
+    let ty = Type::Message(schema.index);
     let rules = schema.schemas.rules(Location::Root(schema.index));
-    run(schema, |walk, report| walk.value_at(Type::Message(schema.index), rules, seen, Path::Root, report))
+    run(schema, |walk, report| walk.value_at(ty, rules, Seen::of(ty, value, old), Path::Root, report))
 }
 
 /// Checks one field of an object, which may have had another value before: as [`validate_update`].
@@ -64,12 +67,13 @@ pub fn validate_field<'v>(
     let location = u16::try_from(index).ok().map(|index| Location::Field(schema.index, index));
     let rules = location.and_then(|location| schema.schemas.rules(location));
     run(schema, |walk, report| {
-        walk.value_at(field.ty, rules, Seen { new: value, old }, Path::Field(&Path::Root, name), report);
+        let seen = Seen::of(field.ty, value, old);
+        walk.value_at(field.ty, rules, seen, Path::Field(&Path::Root, name), report);
     })
 }
 
 fn run<'a, 'v>(schema: SchemaRef<'a>, check: impl FnOnce(&mut Walk<'a, 'v>, &mut Report)) -> Findings<'v> {
-    let mut walk = Walk { schemas: schema.schemas, lists: Report::default(), resources: Vec::new() };
+    let mut walk = Walk::new(schema.schemas, Formats::OfTexts);
     let mut report = Report::default();
     with_stack(|| check(&mut walk, &mut report));
     let left_out = walk.lists.left_out() + report.left_out();
@@ -81,38 +85,28 @@ fn run<'a, 'v>(schema: SchemaRef<'a>, check: impl FnOnce(&mut Walk<'a, 'v>, &mut
     }
 }
 
-/// A value, and what stood in its place before.
-#[derive(Clone, Copy)]
-struct Seen<'v> {
-    new: &'v Value,
-    old: Option<&'v Value>,
-}
-
-impl<'v> Seen<'v> {
-    fn new(value: &'v Value) -> Self {
-        Self { new: value, old: None }
-    }
-
-    fn is_same(self) -> bool {
-        self.old.is_some_and(|old| old == self.new)
-    }
-
-    /// A part that is found by name.
-    fn part(self, name: &str, new: &'v Value) -> Self {
-        Self { new, old: self.old.and_then(|old| old.get(name)) }
-    }
-}
-
-/// What the rules of one location say of a value there, as paths below it; of lists only how long they are.
-pub(crate) fn value_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
-    let mut walk = Walk { schemas, lists: Report::default(), resources: Vec::new() };
+/// What the rules of one location say of a default there, as paths below it; of lists only how long they are.
+pub(crate) fn default_at(schemas: &Schemas, ty: Type, rules: &Rules, value: &Value) -> Vec<Violation> {
+    let mut walk = Walk::new(schemas, Formats::All);
     let mut report = Report::default();
     with_stack(|| walk.value_at(ty, Some(rules), Seen::new(value), Path::Root, &mut report));
     report.into_violations()
 }
 
+/// The formats that are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Formats {
+    /// Those of texts: for objects upstream takes formats of numbers out of the schema.
+    ///
+    /// Source: `StripUnsupportedFormatsPostProcessorForVersion`.
+    OfTexts,
+    /// Those of numbers, too: defaults are looked at by the schema as it was written.
+    All,
+}
+
 struct Walk<'a, 'v> {
     schemas: &'a Schemas,
+    formats: Formats,
     lists: Report,
     resources: Vec<(String, &'v Object)>,
 }
@@ -125,17 +119,18 @@ enum Parts<'a> {
 }
 
 impl<'a, 'v> Walk<'a, 'v> {
+    fn new(schemas: &'a Schemas, formats: Formats) -> Self {
+        Self { schemas, formats, lists: Report::default(), resources: Vec::new() }
+    }
+
     fn value_at(
         &mut self,
         ty: Type,
         rules: Option<&'a Rules>,
-        value: Seen<'v>,
+        value: Seen<'a, 'v>,
         path: Path<'_>,
         report: &mut Report,
     ) {
-        // What was wrong before and is as it was counts for nothing.
-        let mut unchanged = Report::default();
-        let report = if value.is_same() { &mut unchanged } else { report };
         match (ty, value.new) {
             (Type::List(index), Value::Array(items)) => {
                 if let Some(list) = self.schemas.list(index) {
@@ -149,13 +144,23 @@ impl<'a, 'v> Walk<'a, 'v> {
             }
             _ => {}
         }
-        let Some(rules) = rules else {
+        let before = report.mark();
+        if let Some(rules) = rules {
+            self.check(&rules.checks, Parts::Typed(ty), value, path, report);
+            if let Some(overlay) = &rules.overlay {
+                let parts = Parts::Nested(overlay);
+                self.check(&overlay.checks, parts, value.with(parts), path, report);
+            }
+        } else {
             self.parts(Parts::Typed(ty), value, path, report);
-            return;
-        };
-        self.check(&rules.checks, Parts::Typed(ty), value, path, report);
-        if let Some(overlay) = &rules.overlay {
-            self.check(&overlay.checks, Parts::Nested(overlay), value, path, report);
+        }
+        self.let_be_unchanged(before, value, report);
+    }
+
+    /// What was wrong before and is as it was counts for nothing. It is only looked at where something is wrong.
+    fn let_be_unchanged(&self, before: Mark, value: Seen<'a, 'v>, report: &mut Report) {
+        if report.has_more_than(before) && value.is_same(self.schemas) {
+            report.go_back_to(before);
         }
     }
 
@@ -164,21 +169,23 @@ impl<'a, 'v> Walk<'a, 'v> {
         &mut self,
         checks: &'a Checks,
         parts: Parts<'a>,
-        value: Seen<'v>,
+        value: Seen<'a, 'v>,
         path: Path<'_>,
         report: &mut Report,
     ) {
         report.matched(1);
         let seen = value;
         let value = seen.new;
-        scalar::types(checks, value, path, report);
+        let format = checks.format.as_ref();
+        let format = format.filter(|format| self.formats == Formats::All || !format.is_of_numbers());
+        scalar::types(checks, format, value, path, report);
         if !value.is_null() {
             report.matched(2);
             if let Some(junctors) = checks.junctors.as_deref() {
                 self.junctors(junctors, seen, path, report);
             }
             scalar::text(checks, value, path, report);
-            number::check(checks, value, path, report);
+            number::check(checks, format, value, path, report);
             if let Value::Array(items) = value {
                 self.parts(parts, seen, path, report);
                 lists::counts(checks, items, path, report);
@@ -198,14 +205,14 @@ impl<'a, 'v> Walk<'a, 'v> {
         }
     }
 
-    fn parts(&mut self, parts: Parts<'a>, value: Seen<'v>, path: Path<'_>, report: &mut Report) {
+    fn parts(&mut self, parts: Parts<'a>, value: Seen<'a, 'v>, path: Path<'_>, report: &mut Report) {
         match parts {
             Parts::Typed(ty) => self.typed(ty, value, path, report),
             Parts::Nested(nested) => self.nested(nested, value, path, report),
         }
     }
 
-    fn typed(&mut self, ty: Type, value: Seen<'v>, path: Path<'_>, report: &mut Report) {
+    fn typed(&mut self, ty: Type, value: Seen<'a, 'v>, path: Path<'_>, report: &mut Report) {
         let schemas = self.schemas;
         match (ty, value.new) {
             (Type::Message(index), Value::Object(object)) => {
@@ -216,47 +223,54 @@ impl<'a, 'v> Walk<'a, 'v> {
                     let Some((at, field)) = schema.message.field(name) else { continue };
                     let location = u16::try_from(at).ok().map(|at| Location::Field(index, at));
                     let rules = location.and_then(|location| schemas.rules(location));
-                    self.value_at(field.ty, rules, value.part(name, part), Path::Field(&path, name), report);
+                    // Kind and version of the object are those that were asked for, before as now.
+                    let is_fixed = path.is_root() && matches!(&**name, "apiVersion" | "kind");
+                    let part = if is_fixed { Seen::new(part) } else { value.part(schemas, name, part) };
+                    self.value_at(field.ty, rules, part, Path::Field(&path, name), report);
                 }
             }
             (Type::List(index), Value::Array(items)) => {
                 let (ty, rules) = (schemas.item(index), schemas.rules(Location::Item(index)));
-                let before = lists::Before::of(schemas.list(index), value.old);
+                let elements = value.elements(schemas);
                 for (at, item) in items.iter().enumerate() {
-                    let item = Seen { new: item, old: before.of_element(item) };
-                    self.value_at(ty, rules, item, Path::Index(&path, at), report);
+                    self.value_at(ty, rules, elements.element(item), Path::Index(&path, at), report);
                 }
             }
             (Type::Map(index), Value::Object(entries)) => {
                 let (ty, rules) = (schemas.map(index), schemas.rules(Location::Value(index)));
                 for (key, entry) in entries {
-                    self.value_at(ty, rules, value.part(key, entry), Path::Key(&path, key), report);
+                    let entry = value.part(schemas, key, entry);
+                    self.value_at(ty, rules, entry, Path::Key(&path, key), report);
                 }
             }
             _ => {}
         }
     }
 
-    fn nested(&mut self, nested: &'a Nested, value: Seen<'v>, path: Path<'_>, report: &mut Report) {
+    fn nested(&mut self, nested: &'a Nested, value: Seen<'a, 'v>, path: Path<'_>, report: &mut Report) {
         match value.new {
             Value::Object(object) => {
                 for (name, part) in &nested.properties {
                     let Some(field) = object.get(name) else { continue };
-                    let (seen, path) = (value.part(name, field), Path::Field(&path, name));
-                    let mut unchanged = Report::default();
-                    let report = if seen.is_same() { &mut unchanged } else { &mut *report };
-                    self.check(&part.checks, Parts::Nested(part), seen, path, report);
+                    let (seen, path) = (value.part(self.schemas, name, field), Path::Field(&path, name));
+                    self.nested_at(part, seen, path, report);
                 }
             }
             Value::Array(items) => {
                 let Some(part) = nested.items.as_deref() else { return };
+                let elements = value.elements(self.schemas);
                 for (at, item) in items.iter().enumerate() {
-                    let path = Path::Index(&path, at);
-                    self.check(&part.checks, Parts::Nested(part), Seen::new(item), path, report);
+                    self.nested_at(part, elements.element(item), Path::Index(&path, at), report);
                 }
             }
             _ => {}
         }
+    }
+
+    fn nested_at(&mut self, part: &'a Nested, value: Seen<'a, 'v>, path: Path<'_>, report: &mut Report) {
+        let before = report.mark();
+        self.check(&part.checks, Parts::Nested(part), value, path, report);
+        self.let_be_unchanged(before, value, report);
     }
 }
 

@@ -6,7 +6,7 @@ use base::Random;
 use bytes::Bytes;
 
 use super::*;
-use crate::suite::{delete, events, put, relaxed};
+use crate::writes::{delete, events, put, relaxed};
 use crate::{Change, Expect};
 
 const START: &str = "2026-01-01T00:00:00Z";

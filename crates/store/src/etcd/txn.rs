@@ -180,7 +180,7 @@ pub(super) fn revision(number: i64) -> Revision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{delete, put};
+    use crate::writes::{delete, put};
 
     #[test]
     fn a_cause_lies_beside_its_object_and_is_found_back() {

@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sessions;
 use bytes::Bytes;
 use store::embedded::{Embedded, OpenError, Options};
-use store::suite::{self, delete, events, put, relaxed};
 use store::{Change, Expect, Revision, Store, StoreError, Write};
+
+use crate::writes::{delete, events, put, relaxed};
+use crate::{sessions, suite};
 
 const CHILD: &str = "KNARR_STORE_TEST_CHILD_DIR";
 

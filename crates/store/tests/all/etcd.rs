@@ -8,10 +8,12 @@ use std::time::Duration;
 use base::Random;
 use bytes::Bytes;
 use store::etcd::{ConnectError, Etcd, Options};
-use store::suite::{self, events, put};
 use store::{Batch, Change, Expect, Revision, Store, StoreError, Write};
 use testkit::etcd::{Etcd as Servers, Security, pretend};
 use tokio::sync::watch;
+
+use crate::suite;
+use crate::writes::{delete, events, put};
 
 /// How long what must come may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -278,9 +280,8 @@ async fn told_of(
 
 #[tokio::test]
 async fn a_removal_that_was_compacted_before_the_watch_was_back_is_not_skipped() {
-    let removed = async |store: &Etcd, _: &Servers<'_>, made| {
-        store.commit(suite::delete("/registry/a", made)).await.unwrap()
-    };
+    let removed =
+        async |store: &Etcd, _: &Servers<'_>, made| store.commit(delete("/registry/a", made)).await.unwrap();
     let by_a_stranger = async |store: &Etcd, servers: &Servers<'_>, _| {
         servers.etcdctl(0, &["del", "/registry/a"]).unwrap();
         store.newest().await.unwrap()

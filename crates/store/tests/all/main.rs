@@ -5,3 +5,5 @@
 mod embedded;
 mod etcd;
 mod sessions;
+mod suite;
+mod writes;

@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::LocalBoxFuture;
-use store::suite::{self, events};
 use store::{Change, Durability, Entry, Event, Expect, Revision, Store, StoreError, Unchanged, Watch, Write};
+
+use crate::writes::{events, put};
 
 /// Opens the store, or opens it again with what is in it.
 pub(crate) type Open<'f> = dyn Fn() -> LocalBoxFuture<'f, Arc<dyn Store>> + 'f;
@@ -98,11 +99,11 @@ impl Session {
         let store = Arc::clone(self.store.as_ref().unwrap());
         match *words {
             ["put", key, expect, value, ref options @ ..] => {
-                let write = suite::put(&full(key), self.expect(expect), &text(value));
+                let write = put(&full(key), self.expect(expect), &text(value));
                 self.committed(&store, self.with(write, options)).await
             }
             ["delete", key, expect, ref options @ ..] => {
-                let write = suite::put(&full(key), self.expect(expect), "");
+                let write = put(&full(key), self.expect(expect), "");
                 let write = Write { change: Change::Delete, ..write };
                 self.committed(&store, self.with(write, options)).await
             }

@@ -21,12 +21,12 @@ use crate::pod::roles::find_container;
 use crate::pod::snapshot::{Failure, Sandbox, Step};
 use crate::pod::time::after;
 use crate::volumes::TokenKey;
-use crate::volumes::error::VolumeError;
+use crate::volumes::error::{Retry, VolumeError};
 use crate::volumes::objects::Token;
 
 /// Before the second try of what failed.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// Before further tries of a sandbox or of volumes.
+/// Before further tries of a sandbox or of claims.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// What a job found.
@@ -204,9 +204,10 @@ impl Worker {
                 if std::mem::replace(&mut self.is_volume_update_due, true) {
                     return;
                 }
-                let delay = self.volume_update_delay.map_or(RETRY_FIRST, |last| (last * 2).min(RETRY_MAX));
-                self.volume_update_delay = Some(delay);
-                self.retry_after(key, now, delay);
+                if let Retry::After(delay) = error.retry(self.volume_update_delay) {
+                    self.volume_update_delay = Some(delay);
+                    self.retry_after(key, now, delay);
+                }
             }
         }
     }
@@ -249,15 +250,17 @@ impl Worker {
                 Step::Ready(String::new())
             }
             Err(error) => {
-                let delay = next_delay(self.snapshot.volumes.failure());
                 let (reason, message) = (error.reason(), error.to_string());
-                if error.is_final() {
-                    self.context.metrics.rejected(reason.as_str());
-                    self.end(crate::pod::snapshot::rejected(reason.as_str().to_owned(), message.clone()));
-                } else if self.is_volume_update_due {
+                let delay = match error.retry(self.snapshot.volumes.failure().map(|failure| failure.delay)) {
+                    Retry::Never => {
+                        self.context.metrics.rejected(reason.as_str());
+                        self.end(crate::pod::snapshot::rejected(reason.as_str().to_owned(), message.clone()));
+                        RETRY_MAX
+                    }
                     // What has changed meanwhile may be what was missing.
-                    return Step::Missing;
-                }
+                    Retry::After(_) if self.is_volume_update_due => return Step::Missing,
+                    Retry::After(delay) => delay,
+                };
                 Step::Failed(Failure { reason, message, at: now, delay })
             }
         }

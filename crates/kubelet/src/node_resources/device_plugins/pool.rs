@@ -44,6 +44,25 @@ impl Known {
     }
 }
 
+/// Why a container gets no devices; in upstream's words.
+#[derive(Debug, thiserror::Error)]
+enum CannotGive {
+    /// It asks for another number than it was given.
+    #[error(
+        "pod {uid:?} container {container:?} changed request for resource {resource:?} from {had} to {wants}"
+    )]
+    Changed { uid: String, container: String, resource: String, had: usize, wants: usize },
+    /// They are given, and nobody has registered them since.
+    #[error("cannot allocate unregistered device {0}")]
+    Unregistered(String),
+    /// There is none, or none is well.
+    #[error("no healthy devices present; cannot allocate unhealthy devices {0}")]
+    NoneHealthy(String),
+    /// Those that it was given are not well any more.
+    #[error("previously allocated devices are no longer healthy; cannot allocate unhealthy devices {0}")]
+    GoneBad(String),
+}
+
 /// What a container's devices were chosen by.
 #[derive(Clone, Debug, Default)]
 struct Wish {
@@ -129,11 +148,6 @@ impl Pool {
             (number(devices.len()), number(devices.values().filter(|device| device.is_healthy).count()))
         };
         self.devices.iter().map(|(resource, devices)| (resource.clone(), count(devices))).collect()
-    }
-
-    /// Whether a plugin has ever said that it has such devices.
-    pub(super) fn knows(&self, resource: &str) -> bool {
-        self.devices.contains_key(resource)
     }
 
     /// Healthy ones that nobody has.
@@ -247,14 +261,9 @@ impl Pool {
     ) -> Result<(), Rejection> {
         let mut is_changed = false;
         for (resource, count) in asked(container) {
-            let own = self.assigned(uid, &container.name);
-            if !self.knows(&resource) || own.is_some_and(|all| all.contains_key(&resource)) {
+            let place = (uid, container.name.as_str());
+            if self.is_settled(place, &resource, count).map_err(Rejection::unexpected)? {
                 continue;
-            }
-            if self.devices.get(&resource).is_none_or(|all| all.values().all(|device| !device.is_healthy)) {
-                return Err(Rejection::unexpected(format_args!(
-                    "no healthy devices present; cannot allocate unhealthy devices {resource}"
-                )));
             }
             let reusable = self.reusable(uid, spec, &resource);
             let mut ids = self.order(&resource, reusable, hint);
@@ -278,6 +287,39 @@ impl Pool {
             self.save();
         }
         Ok(())
+    }
+
+    /// Whether a container that does not run has what it asks for already, or asks for what is given by nobody here.
+    ///
+    /// It may have been given its devices before the host or the kubelet was started anew, and they may have gone bad since.
+    /// Source: `devicesToAllocate`.
+    fn is_settled(
+        &self,
+        (uid, container): (&str, &str),
+        resource: &str,
+        count: usize,
+    ) -> Result<bool, CannotGive> {
+        let own = self.assigned(uid, container).and_then(|all| all.get(resource));
+        let resource = resource.to_owned();
+        if let Some(own) = own.filter(|own| own.len() != count) {
+            let (uid, container) = (uid.to_owned(), container.to_owned());
+            return Err(CannotGive::Changed { uid, container, resource, had: own.len(), wants: count });
+        }
+        let Some(devices) = self.devices.get(&resource) else {
+            let mut all = self.entries.values().flat_map(BTreeMap::values);
+            let is_given = all.any(|resources| resources.contains_key(&resource));
+            // What nobody has ever registered is for others to judge.
+            return if is_given { Err(CannotGive::Unregistered(resource)) } else { Ok(true) };
+        };
+        if devices.values().all(|device| !device.is_healthy) {
+            return Err(CannotGive::NoneHealthy(resource));
+        }
+        let is_healthy = |id: &String| devices.get(id).is_some_and(|device| device.is_healthy);
+        match own {
+            None => Ok(false),
+            Some(own) if own.iter().all(is_healthy) => Ok(true),
+            Some(_) => Err(CannotGive::GoneBad(resource)),
+        }
     }
 
     fn assign(&mut self, uid: &str, container: &str, resource: &str, ids: Vec<String>) {

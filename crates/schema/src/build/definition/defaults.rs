@@ -12,7 +12,7 @@ use crate::rows::{Schemas, Type};
 use crate::rules::violation::Violation;
 use crate::rules::{Location, Rules};
 use crate::walk::path::{Path, Style};
-use crate::walk::validate::{report::Report, value_at};
+use crate::walk::validate::{default_at, report::Report};
 
 /// Checks every default of a schema, whose arena this is.
 pub(super) fn check(arena: &Schemas, source: &Source<'_>, props: &Props, kept: Kept, found: &mut Report) {
@@ -22,7 +22,7 @@ pub(super) fn check(arena: &Schemas, source: &Source<'_>, props: &Props, kept: K
             found.invalid(at, default.written.clone(), "must not have unknown fields");
         }
         let at = || Path::Field(&path, "default").to_text(Style::Fields);
-        for violation in value_at(arena, default.ty, default.rules, default.written) {
+        for violation in default_at(arena, default.ty, default.rules, default.written) {
             found.push(|| Violation { path: joined(at(), &violation.path), ..violation });
         }
     });

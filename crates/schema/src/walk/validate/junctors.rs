@@ -11,7 +11,7 @@ impl<'a, 'v> Walk<'a, 'v> {
     pub(super) fn junctors(
         &mut self,
         junctors: &'a Junctors,
-        value: Seen<'v>,
+        value: Seen<'a, 'v>,
         path: Path<'_>,
         report: &mut Report,
     ) {
@@ -25,13 +25,14 @@ impl<'a, 'v> Walk<'a, 'v> {
         }
     }
 
-    fn way(&mut self, way: &'a Nested, value: Seen<'v>, path: Path<'_>) -> Report {
+    fn way(&mut self, way: &'a Nested, value: Seen<'a, 'v>, path: Path<'_>) -> Report {
         let mut report = Report::default();
-        self.check(&way.checks, Parts::Nested(way), value, path, &mut report);
+        // Of its parts upstream does not ask whether they are as they were: only the whole value may be.
+        self.check(&way.checks, Parts::Nested(way), Seen::new(value.new), path, &mut report);
         report
     }
 
-    fn any_of(&mut self, ways: &'a [Nested], value: Seen<'v>, path: Path<'_>, report: &mut Report) {
+    fn any_of(&mut self, ways: &'a [Nested], value: Seen<'a, 'v>, path: Path<'_>, report: &mut Report) {
         let mut best = None;
         for way in ways {
             let found = self.way(way, value, path);
@@ -47,7 +48,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         }
     }
 
-    fn one_of(&mut self, ways: &'a [Nested], value: Seen<'v>, path: Path<'_>, report: &mut Report) {
+    fn one_of(&mut self, ways: &'a [Nested], value: Seen<'a, 'v>, path: Path<'_>, report: &mut Report) {
         let (mut best, mut first, mut valid) = (None, None, 0usize);
         for way in ways {
             let found = self.way(way, value, path);
@@ -70,7 +71,7 @@ impl<'a, 'v> Walk<'a, 'v> {
         say(report, path, &format!("must validate one and only one schema (oneOf). {why}"));
     }
 
-    fn all_of(&mut self, ways: &'a [Nested], value: Seen<'v>, path: Path<'_>, report: &mut Report) {
+    fn all_of(&mut self, ways: &'a [Nested], value: Seen<'a, 'v>, path: Path<'_>, report: &mut Report) {
         let mut valid = 0;
         for way in ways {
             let found = self.way(way, value, path);

@@ -33,30 +33,6 @@ pub(super) fn counts(checks: &Checks, items: &[Value], path: Path<'_>, report: &
     }
 }
 
-/// The elements that a map had before, by their keys. Those of other lists cannot be told apart.
-#[derive(Default)]
-pub(super) struct Before<'a, 'v> {
-    elements: HashMap<String, &'v Value>,
-    keys: Option<&'a Names>,
-}
-
-impl<'a, 'v> Before<'a, 'v> {
-    pub(super) fn of(list: Option<&'a List>, old: Option<&'v Value>) -> Self {
-        let map = list.filter(|list| list.kind == ListKind::Map);
-        let (Some(list), Some(Value::Array(items))) = (map, old) else { return Self::default() };
-        let mut elements = HashMap::new();
-        for item in items {
-            elements.entry(Value::Object(keys_of(item, &list.keys)).to_string()).or_insert(item);
-        }
-        Self { elements, keys: Some(&list.keys) }
-    }
-
-    pub(super) fn of_element(&self, item: &Value) -> Option<&'v Value> {
-        let key = Value::Object(keys_of(item, self.keys?)).to_string();
-        self.elements.get(&key).copied()
-    }
-}
-
 /// Whether the elements of a set or of a map are told apart.
 pub(super) fn check(list: &List, items: &[Value], path: Path<'_>, report: &mut Report) {
     match list.kind {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::report::Report;
 use crate::go;
+use crate::rules::format::Format;
 use crate::rules::violation::{Problem, Violation};
 use crate::rules::{Bound, Checks};
 use crate::walk::path::{Path, Style};
@@ -17,14 +18,20 @@ enum Number {
     Float(f64),
 }
 
-/// The bounds of a number.
-pub(super) fn check(checks: &Checks, value: &Value, path: Path<'_>, report: &mut Report) {
+/// The bounds of a number, and what its type and the format, if it is looked at, can hold.
+pub(super) fn check(
+    checks: &Checks,
+    format: Option<&Format>,
+    value: &Value,
+    path: Path<'_>,
+    report: &mut Report,
+) {
     let Value::Number(json) = value else { return };
     let Some(number) = json.as_i64().map(Number::Whole).or_else(|| json.as_f64().map(Number::Float)) else {
         return;
     };
     report.matched(2);
-    let range = Range::of(checks);
+    let range = Range::of(checks, format);
     let at = || path.to_text(Style::Dotted);
     range.check("Checked", number, path, report);
     let Some(rules) = checks.number.as_deref() else { return };
@@ -121,11 +128,9 @@ struct Range<'c> {
 }
 
 impl<'c> Range<'c> {
-    fn of(checks: &'c Checks) -> Self {
+    fn of(checks: &Checks, format: Option<&'c Format>) -> Self {
         match checks.types {
-            [ty @ ("integer" | "number")] => {
-                Self { ty, format: checks.format.as_ref().map_or("", |format| &format.name) }
-            }
+            [ty @ ("integer" | "number")] => Self { ty, format: format.map_or("", |format| &format.name) },
             _ => Self { ty: "", format: "" },
         }
     }

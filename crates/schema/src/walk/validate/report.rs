@@ -19,7 +19,30 @@ pub(crate) struct Report {
     matches: usize,
 }
 
+/// How far a report had got.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    kept: usize,
+    bytes: usize,
+    left_out: usize,
+}
+
 impl Report {
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { kept: self.kept.len(), bytes: self.bytes, left_out: self.left_out }
+    }
+
+    /// Whether something wrong was found since.
+    pub(crate) fn has_more_than(&self, mark: Mark) -> bool {
+        self.mark() != mark
+    }
+
+    /// Forgets what was found since; that it was looked at counts.
+    pub(crate) fn go_back_to(&mut self, mark: Mark) {
+        self.kept.truncate(mark.kept);
+        (self.bytes, self.left_out) = (mark.bytes, mark.left_out);
+    }
+
     pub(crate) fn is_valid(&self) -> bool {
         self.kept.is_empty() && self.left_out == 0
     }

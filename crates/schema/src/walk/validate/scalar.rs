@@ -5,6 +5,7 @@ use serde_json::{Number, Value};
 use super::report::Report;
 use crate::go::quote;
 use crate::rules::Checks;
+use crate::rules::format::Format;
 use crate::rules::violation::{Problem, Violation};
 use crate::walk::path::{Path, Style};
 
@@ -26,10 +27,16 @@ fn type_of(value: &Value) -> (&'static str, &'static str) {
     }
 }
 
-/// The type of a value.
-pub(super) fn types(checks: &Checks, value: &Value, path: Path<'_>, report: &mut Report) {
+/// The type of a value, and the format if it is looked at.
+pub(super) fn types(
+    checks: &Checks,
+    format: Option<&Format>,
+    value: &Value,
+    path: Path<'_>,
+    report: &mut Report,
+) {
     let types = checks.types;
-    if types.is_empty() && checks.format.is_none() {
+    if types.is_empty() && format.is_none() {
         return;
     }
     report.matched(2);
@@ -46,7 +53,7 @@ pub(super) fn types(checks: &Checks, value: &Value, path: Path<'_>, report: &mut
         return;
     }
     let is_numeric = types.contains(&"number") || types.contains(&"integer");
-    match &checks.format {
+    match format {
         // Only texts are looked at for their format, and lists pass for them.
         Some(_) if !is_numeric && matches!(value, Value::String(_) | Value::Array(_)) => {}
         Some(format) if !matches!(value, Value::Null | Value::String(_) | Value::Array(_)) => {
@@ -85,7 +92,7 @@ pub(super) fn text(checks: &Checks, value: &Value, path: Path<'_>, report: &mut 
             report.push(|| invalid(format!("{} in body should match '{}'", at(), pattern.as_str())));
         }
     }
-    if let Some(format) = &checks.format {
+    if let Some(format) = checks.format.as_ref().filter(|format| !format.is_of_numbers()) {
         report.matched(1);
         if !format.is_met_by(text) {
             report.push(|| wrong_type(path, &format.name, text));

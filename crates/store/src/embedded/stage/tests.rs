@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use super::super::{Embedded, Options};
 use super::*;
-use crate::suite::{delete, put, relaxed};
+use crate::writes::{delete, put, relaxed};
 use crate::{Store, Unchanged};
 
 const NOW_US: i64 = 1_767_225_600_123_456;

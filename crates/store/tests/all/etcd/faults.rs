@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use store::etcd::{Etcd, Options};
-use store::suite::{delete, put};
 use store::{Expect, Revision, Store, StoreError, Watch};
 use testkit::Lan;
 use testkit::etcd::{Etcd as Servers, Security};
 
 use super::{connect_to, options};
+use crate::writes::{delete, put};
 
 const MEMBERS: u8 = 3;
 const WRITERS: usize = 8;

@@ -54,6 +54,46 @@ fn devices_are_given_once_and_remembered() {
     assert!(pool.assigned("one", "a").is_none());
 }
 
+/// What goes for containers that do not run. Source: `TestPodContainerDeviceToAllocate`.
+#[test]
+fn what_a_container_was_given_before_must_still_be_well() {
+    const BAD: &str = "Unhealthy";
+    let refused = |why: &str| Err(format!("Allocate failed due to {why}, which is unexpected"));
+    let bad = "previously allocated devices are no longer healthy; cannot allocate unhealthy devices example.com/gpu";
+    let none = "no healthy devices present; cannot allocate unhealthy devices example.com/gpu";
+    let changed = |had, wants| {
+        format!(
+            r#"pod "u" container "a" changed request for resource "example.com/gpu" from {had} to {wants}"#
+        )
+    };
+    for (case, now, wants, expect) in [
+        ("as before", devices(&[("0", HEALTHY), ("1", HEALTHY)]), 2, Ok(())),
+        ("another is bad", devices(&[("0", HEALTHY), ("1", HEALTHY), ("2", BAD)]), 2, Ok(())),
+        ("one has gone bad", devices(&[("0", HEALTHY), ("1", BAD), ("2", HEALTHY)]), 2, refused(bad)),
+        ("one is gone", devices(&[("0", HEALTHY), ("2", HEALTHY)]), 2, refused(bad)),
+        ("all have gone bad", devices(&[("0", BAD), ("1", BAD)]), 2, refused(none)),
+        ("there are none", Vec::new(), 2, refused(none)),
+        ("it wants more", devices(&[("0", HEALTHY), ("1", HEALTHY)]), 3, refused(&changed(2, 3))),
+        ("it wants less, and they are bad", devices(&[("0", BAD)]), 1, refused(&changed(2, 1))),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pool = Pool::open(folder.path());
+        pool.set(GPU, &devices(&[("0", HEALTHY), ("1", HEALTHY)]));
+        give(&mut pool, "u", 2, &Hint::ANY).unwrap();
+        let mut pool = Pool::open(folder.path());
+        pool.set(GPU, &now);
+        assert_eq!(give(&mut pool, "u", wants, &Hint::ANY), expect, "{case}");
+        assert_eq!(pool.assigned("u", "a").unwrap()[GPU], ["0", "1"], "{case}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut pool = Pool::open(folder.path());
+    pool.assign("u", "a", GPU, vec!["0".into()]);
+    let unregistered = refused("cannot allocate unregistered device example.com/gpu");
+    for uid in ["u", "another"] {
+        assert_eq!(give(&mut pool, uid, 1, &Hint::ANY), unregistered, "{uid}");
+    }
+}
+
 #[test]
 fn devices_are_given_where_they_are_near() {
     let folder = tempfile::tempdir().unwrap();

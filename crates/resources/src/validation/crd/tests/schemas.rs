@@ -265,6 +265,36 @@ fn defaults_are_what_the_schema_asks_for() {
 }
 
 #[test]
+fn formats_of_numbers_hold_for_defaults() {
+    check_all(
+        [
+            json!({"type": "integer", "format": "int32", "default": 3_000_000_000_u32}),
+            json!({"type": "integer", "format": "int32", "default": i32::MIN}),
+            json!({"type": "integer", "format": "int64", "default": i64::MAX}),
+            json!({"type": "integer", "format": "unheard-of", "default": 3_000_000_000_u32}),
+            json!({"type": "integer", "format": "int32", "default": true}),
+            json!({"type": "number", "format": "float", "default": 1e300}),
+            json!({"type": "number", "format": "double", "default": 1e300}),
+        ],
+        &expect![[r#"
+            {"default":3000000000,"format":"int32","type":"integer"}
+            .properties[a].default: Invalid value: "": Checked value must be of type integer with format int32 in 
+            {"default":-2147483648,"format":"int32","type":"integer"}
+
+            {"default":9223372036854775807,"format":"int64","type":"integer"}
+
+            {"default":3000000000,"format":"unheard-of","type":"integer"}
+
+            {"default":true,"format":"int32","type":"integer"}
+            .properties[a].default: Invalid value: "":  in body must be of type int32: ""
+            {"default":1e+300,"format":"float","type":"number"}
+            .properties[a].default: Invalid value: "": Checked value must be of type number with format float in 
+            {"default":1e+300,"format":"double","type":"number"}
+        "#]],
+    );
+}
+
+#[test]
 fn rules_in_cel_are_there_and_can_be_shown() {
     let rules = |rules: Value| {
         json!({"type": "object", "x-kubernetes-validations": rules, "properties": {

@@ -2,32 +2,27 @@
 //!
 //! A case gets a fresh store and panics when a promise of the trait is broken.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests, made to be called by tests")]
-
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use store::{Change, Expect, Revision, Store, StoreError, Unchanged, Write};
 
-use crate::{Change, Durability, Event, Expect, Revision, Store, StoreError, Unchanged, Watch, Write};
-
-/// How long a case waits for what must come.
-const TIMEOUT: Duration = Duration::from_secs(20);
+use crate::writes::{delete, events, put, relaxed};
 
 /// One promise.
-pub struct Case {
+pub(crate) struct Case {
     /// The promise as a sentence.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Checks it on a fresh store.
-    pub run: fn(Arc<dyn Store>) -> BoxFuture<'static, ()>,
+    pub(crate) run: fn(Arc<dyn Store>) -> BoxFuture<'static, ()>,
 }
 
 macro_rules! cases {
     ($($name:ident),* $(,)?) => {
         /// All promises.
-        pub const CASES: &[Case] = &[$(Case { name: stringify!($name), run: |store| $name(store).boxed() }),*];
+        pub(crate) const CASES: &[Case] = &[$(Case { name: stringify!($name), run: |store| $name(store).boxed() }),*];
     };
 }
 
@@ -48,39 +43,6 @@ cases!(
     what_a_refused_writer_is_told_is_there_already,
     a_write_that_depends_on_another_key_is_made_only_while_that_is_as_it_was,
 );
-
-/// A write of `value` to `key`.
-pub fn put(key: &str, expect: Expect, value: &str) -> Write {
-    Write {
-        key: key.to_owned(),
-        expect,
-        change: Change::Put { value: Bytes::from(value.to_owned()), ttl_seconds: None },
-        durability: Durability::Synced,
-        cause: Bytes::from(format!("cause of {value}")),
-        only_while: None,
-    }
-}
-
-/// The removal of `key`, last changed at `revision`.
-pub fn delete(key: &str, revision: Revision) -> Write {
-    Write { change: Change::Delete, ..put(key, Expect::Revision(revision), "") }
-}
-
-/// The same write, acknowledged when visible.
-pub fn relaxed(write: Write) -> Write {
-    Write { durability: Durability::Relaxed, ..write }
-}
-
-/// The next `count` events of a watch.
-pub async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
-    let mut out: Vec<Event> = Vec::new();
-    while out.len() < count {
-        let batch = tokio::time::timeout(TIMEOUT, watch.batches.recv()).await.unwrap();
-        let batch = batch.unwrap().unwrap();
-        out.extend(batch.events);
-    }
-    out
-}
 
 async fn commit(store: &Arc<dyn Store>, write: Write) -> Revision {
     store.commit(write).await.unwrap()
