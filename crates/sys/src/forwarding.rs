@@ -176,8 +176,9 @@ mod tests {
 
     #[test]
     fn only_what_is_written_is_taken() {
-        let all = "net/ipv6/conf/all/forwarding";
-        let rows: &[(&str, String, &[(&str, &str)])] = &[
+        type Row = (&'static str, String, &'static [(&'static str, &'static str)]);
+        const ALL: &str = "net/ipv6/conf/all/forwarding";
+        let rows: &[Row] = &[
             ("IPv4", "0".into(), &[(IPV4, "0")]),
             ("another number of IPv4", "2".into(), &[(IPV4, "2")]),
             ("nothing", String::new(), &[]),
@@ -186,14 +187,14 @@ mod tests {
             ("two numbers", "0\n1\n".into(), &[]),
             (
                 "IPv6 and its links",
-                format!("{all} 0\nnet/ipv6/conf/wg0/forwarding 1\nnet/ipv6/conf/eth0.7/accept_ra 1\n"),
-                &[(all, "0"), ("net/ipv6/conf/wg0/forwarding", "1"), ("net/ipv6/conf/eth0.7/accept_ra", "1")],
+                format!("{ALL} 0\nnet/ipv6/conf/wg0/forwarding 1\nnet/ipv6/conf/eth0.7/accept_ra 1\n"),
+                &[(ALL, "0"), ("net/ipv6/conf/wg0/forwarding", "1"), ("net/ipv6/conf/eth0.7/accept_ra", "1")],
             ),
-            ("a number among lines", format!("{all} 0\n0\n"), &[(all, "0")]),
-            ("half of a key", format!("{all} 0\nnet/ipv6/conf/eth0/acc"), &[(all, "0")]),
-            ("a key without its number", format!("{all} 0\nnet/ipv6/conf/eth0/accept_ra "), &[(all, "0")]),
-            ("a line without its end", format!("{all} 0"), &[]),
-            ("another number", format!("{all} 7\n{all} 1 \n{all}  1\n"), &[]),
+            ("a number among lines", format!("{ALL} 0\n0\n"), &[(ALL, "0")]),
+            ("half of a key", format!("{ALL} 0\nnet/ipv6/conf/eth0/acc"), &[(ALL, "0")]),
+            ("a key without its number", format!("{ALL} 0\nnet/ipv6/conf/eth0/accept_ra "), &[(ALL, "0")]),
+            ("a line without its end", format!("{ALL} 0"), &[]),
+            ("another number", format!("{ALL} 7\n{ALL} 1 \n{ALL}  1\n"), &[]),
             ("the setting of all links", "net/ipv6/conf/all/accept_ra 1\n".into(), &[]),
             ("another setting of a link", "net/ipv6/conf/eth0/mtu 1\n".into(), &[]),
             ("another setting", "kernel/sysrq 1\nnet/ipv4/ip_forward 1\n".into(), &[]),

@@ -184,7 +184,7 @@ async fn a_watch_delivers_changes_with_what_was_before(store: Arc<dyn Store>) {
         };
         let found = events(&mut watch, 3).await;
         let text =
-            |e: &Option<crate::Entry>| e.as_ref().map(|e| String::from_utf8_lossy(&e.value).into_owned());
+            |e: &Option<store::Entry>| e.as_ref().map(|e| String::from_utf8_lossy(&e.value).into_owned());
         let found: Vec<_> = found.iter().map(|e| (e.revision, text(&e.entry), text(&e.previous))).collect();
         let (one, two) = (Some("1".to_owned()), Some("2".to_owned()));
         let expected = [(r1, one.clone(), None), (r3, two.clone(), one), (r4, None, two)];
