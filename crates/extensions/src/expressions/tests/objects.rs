@@ -102,9 +102,11 @@ fn rules_about_changes_need_an_old_value() {
     assert_eq!(said(json!({"l": [element("b", None, 2), element("a", Some(1), 1)]}), old.clone()), [""; 0]);
     assert_eq!(said(json!({"l": [element("b", Some(1), 3), element("a", None, 1)]}), old.clone()), [""; 0]);
     assert_eq!(
-        said(json!({"l": [element("c", None, 0), element("b", None, 3)]}), old.clone()),
+        said(json!({"l": [element("c", Some(1), 0), element("a", Some(1), 3)]}), old.clone()),
         ["l[1].v: Invalid value: 3: is immutable"]
     );
+    // One without all of its keys is found by nobody.
+    assert_eq!(said(json!({"l": [element("b", None, 3)]}), old.clone()), [""; 0]);
     assert_eq!(said(json!({"l": ["stray", 1, null]}), old), [""; 0]);
 }
 
