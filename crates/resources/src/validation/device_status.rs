@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::device::{
     LIST_MAX, Requests, configuration, each, pool_name, raw_object, reference, references, requests, unique,
 };
-use super::scheduling::{Values, node_selector};
+use super::scheduling::node_selector;
+use super::selector::Values;
 use super::volume::driver_name;
 use super::{At, conditions};
 

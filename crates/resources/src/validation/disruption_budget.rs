@@ -13,7 +13,7 @@ pub(crate) fn check(object: &Value) -> FieldErrors {
 
 /// An update of a PodDisruptionBudget.
 pub(crate) fn update(new: &Value, old: &Value) -> FieldErrors {
-    checked(new, Values::after(&At::root(old).get("spec").get("selector")))
+    checked(new, Values::after_selector(&At::root(old).get("spec").get("selector")))
 }
 
 fn checked(object: &Value, values: Values) -> FieldErrors {

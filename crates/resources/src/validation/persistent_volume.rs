@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::fields::same;
 use super::persistent_volume_claim::{VOLUME_MODES, access_modes, class_annotation_warnings};
-use super::scheduling::{self, Values};
+use super::scheduling;
+use super::selector::Values;
 use super::volume::{self, legacy};
 use super::{At, internal};
 

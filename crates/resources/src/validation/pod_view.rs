@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::At;
-use super::scheduling::Values;
+use super::selector::Values;
 
 /// The annotation of a Pod that a kubelet made from a file.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";

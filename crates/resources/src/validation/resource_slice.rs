@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::At;
 use super::device::{each, pool_name, qualified, unique};
 use super::device_taint::taint;
-use super::scheduling::{Values, node_selector};
+use super::scheduling::node_selector;
+use super::selector::Values;
 use super::volume::driver_name;
 
 const DEVICES_MAX: usize = 128;

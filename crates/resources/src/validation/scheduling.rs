@@ -4,6 +4,7 @@ use machinery::field::{FieldError, FieldErrors};
 use machinery::names;
 use machinery::taints::EFFECTS;
 
+use super::selector::Values;
 use super::{At, internal, selector};
 
 /// In upstream's order.
@@ -81,15 +82,6 @@ fn weight(weight: &At<'_>, errors: &mut FieldErrors) {
     if !(1..=100).contains(&number) {
         errors.push(FieldError::invalid(&weight.path, number, "must be in the range 1-100"));
     }
-}
-
-/// The values that a rule about nodes may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Values {
-    /// Those of labels.
-    Labels,
-    /// Any: what matches no node does no harm in a preference, nor where there was such a value before.
-    Any,
 }
 
 impl Values {

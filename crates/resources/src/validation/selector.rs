@@ -5,19 +5,19 @@ use machinery::names;
 
 use super::{At, labels};
 
-/// The values that the expressions of a selector may have.
+/// The values that the expressions of a selector may have, of objects or of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Values {
     /// Those of labels.
     Labels,
-    /// Any: an object whose selector was broken before keeps such values.
+    /// Any: what matches nothing does no harm in a preference, nor where there was such a value before.
     Any,
 }
 
 impl Values {
     /// Those of an object that had this selector. Source: `AllowInvalidLabelValueInSelector` of
     /// PodDisruptionBudgets, which any breach of the old selector allows.
-    pub(super) fn after(selector: &At<'_>) -> Self {
+    pub(super) fn after_selector(selector: &At<'_>) -> Self {
         let mut errors = FieldErrors::new();
         check(selector, &mut errors);
         if errors.is_empty() { Self::Labels } else { Self::Any }
