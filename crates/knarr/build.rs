@@ -26,14 +26,19 @@ fn main() {
 /// Whether functions of the same code can be kept once: what is linked with the toolchain's own LLD, as rustup's is on this target.
 /// Who names another linker has one that may not know the flag.
 fn folds_functions() -> bool {
-    let of = |name: &str| std::env::var(name).unwrap_or_default();
     let target = "x86_64-unknown-linux-gnu";
-    let is_chosen = !of("RUSTC_LINKER").is_empty() || of("CARGO_ENCODED_RUSTFLAGS").contains("link");
+    let is_chosen =
+        !variable("RUSTC_LINKER").is_empty() || variable("CARGO_ENCODED_RUSTFLAGS").contains("link");
     let own = Path::new("lib/rustlib").join(target).join("bin/gcc-ld/ld.lld");
-    of("TARGET") == target
-        && of("PROFILE") == "release"
+    variable("TARGET") == target
+        && variable("PROFILE") == "release"
         && !is_chosen
         && sysroot().is_some_and(|root| root.join(own).exists())
+}
+
+/// What Cargo says of the build; empty if it says nothing.
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
 }
 
 /// The folder of the toolchain.
@@ -45,8 +50,7 @@ fn sysroot() -> Option<PathBuf> {
 /// Whether the program's relative relocations may be packed (DT_RELR), to a few percent of their size: the loader of the C library here
 /// knows them from glibc 2.36 on. A program that was built here needs this library or a newer one anyway.
 fn packs_relocations() -> bool {
-    let of = |name: &str| std::env::var(name).unwrap_or_default();
-    let is_native = of("HOST") == of("TARGET") && of("CARGO_CFG_TARGET_ENV") == "gnu";
+    let is_native = variable("HOST") == variable("TARGET") && variable("CARGO_CFG_TARGET_ENV") == "gnu";
     is_native && glibc().is_some_and(|version| version >= (2, 36))
 }
 

@@ -20,6 +20,17 @@ pub(crate) fn node_name() -> Result<String> {
     Ok(name)
 }
 
+/// The Node's name that was given, or the host's: an empty one is none, as `--hostname-override` has it upstream.
+///
+/// # Errors
+/// None was given, and the host has no usable name.
+pub(crate) fn node_name_or_own(given: Option<&str>) -> Result<String> {
+    match given {
+        Some(name) if !name.is_empty() => Ok(name.to_owned()),
+        _ => node_name(),
+    }
+}
+
 /// How the names of links begin that clusters make for their Pods and Services.
 const OWN_LINKS: [&str; 5] = ["kn-", "ks-", "kb-", "kx-", "kw-"];
 

@@ -12,7 +12,7 @@ use crate::host;
 pub(crate) fn run(args: &CsiHostpathArgs) -> Result<()> {
     let config = csi::driver::Config {
         name: args.driver_name.clone(),
-        node_id: args.node_name.clone().filter(|name| !name.is_empty()).map_or_else(host::node_name, Ok)?,
+        node_id: host::node_name_or_own(args.node_name.as_deref())?,
         folder: args.state_dir.clone(),
         socket: args.endpoint.clone(),
         registration_socket: args.registration_endpoint.clone(),

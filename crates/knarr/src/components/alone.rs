@@ -276,7 +276,7 @@ fn node_ips(given: &[IpAddr], pods: Cidrs) -> Result<Vec<IpAddr>> {
 /// `knarr kubelet`: a kubelet with the built-in runtime and network, or on another runtime.
 pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connection: Connection) -> Result<()> {
     let node_network = NodeNetwork {
-        node_name: args.node_name.clone().filter(|name| !name.is_empty()).map_or_else(host::node_name, Ok)?,
+        node_name: host::node_name_or_own(args.node_name.as_deref())?,
         node_ips: node_ips(&args.node_ip, args.pod_cidr)?,
         provided_node_ips: args.node_ip.clone(),
         pod_cidrs: args.pod_cidr,
@@ -313,7 +313,7 @@ pub(crate) async fn start_kubelet(args: &KubeletArgs, layout: &Layout, connectio
 pub(crate) async fn start_proxy(args: &ProxyArgs, layout: &Layout, connection: Connection) -> Result<()> {
     let config = proxy::Config {
         cluster_id: layout.cluster_id(),
-        node_name: args.node_name.clone().filter(|name| !name.is_empty()).map_or_else(host::node_name, Ok)?,
+        node_name: host::node_name_or_own(args.node_name.as_deref())?,
         node_ips: args.node_ips(node_ips(&args.node_ip, args.cluster_cidr)?),
         cluster_cidrs: args.cluster_cidr,
         service_cidrs: args.service_cidr,
