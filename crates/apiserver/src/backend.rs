@@ -125,13 +125,7 @@ pub(crate) async fn exchange<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    api.serving.spawn("backend connection", async move {
-        if let Err(failure) = connection.with_upgrades().await {
-            debug!(%failure, "connection to a backend ended");
-        }
-    });
-    Ok(sender.send_request(request).await?)
+    Ok(http1::send(stream, request, &api.serving, "backend").await?)
 }
 
 /// A client's headers as a backend may see them.

@@ -127,14 +127,6 @@ async fn upgrade(url: &str, protocol: &str, tasks: &Tasks) -> CriResult<TokioIo<
     let asking = async {
         let stream = TcpStream::connect(address).await.map_err(|error| failed("connect to", &error))?;
         stream.set_nodelay(true).map_err(|error| failed("connect to", &error))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| failed("speak with", &error))?;
-        tasks.spawn("runtime stream upgrade", async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "a connection to the container runtime's streaming server ended");
-            }
-        });
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let request = Request::post(path)
             .header(header::HOST, uri.authority().map_or(host, |authority| authority.as_str()))
@@ -143,7 +135,8 @@ async fn upgrade(url: &str, protocol: &str, tasks: &Tasks) -> CriResult<TokioIo<
             .header(STREAM_PROTOCOL, protocol)
             .body(Empty::<Bytes>::new())
             .map_err(|error| failed("ask", &error))?;
-        let response = sender.send_request(request).await.map_err(|error| failed("ask", &error))?;
+        let response = http1::send(stream, request, tasks, "container runtime's streaming server").await;
+        let response = response.map_err(|error| failed("ask", &error))?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let code = response.status();
             let text = Limited::new(response.into_body(), RESULT_BYTES_MAX).collect().await;

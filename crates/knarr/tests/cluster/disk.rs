@@ -53,6 +53,18 @@ fn fail(pid: i32, syscalls: &str, how: &str) -> Child {
     strace
 }
 
+/// Calls `begin` while the store commits nothing: who fails a commit's last write alone ends the engine.
+fn between_commits<T>(cluster: &Cluster, begin: impl FnOnce() -> T) -> T {
+    let db = cluster.data_dir().join("server/db");
+    // SAFETY: the file is changed through LMDB alone, by its own process and not by this one.
+    #[expect(unsafe_code, reason = "LMDB maps a file, which the type system cannot guard")]
+    let env = unsafe { heed::EnvOpenOptions::new().open(db) }.unwrap();
+    let writer = env.write_txn().unwrap();
+    let begun = begin();
+    writer.abort();
+    begun
+}
+
 /// Ends strace in a way that lets it let go of what it traces.
 fn let_go(mut strace: Child) {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(strace.id()).unwrap());
@@ -93,7 +105,7 @@ fn a_disk_that_takes_no_writes_refuses_them_until_it_does() {
         ("EDQUOT", "no space is left for the store"),
     ];
     for (error, reason) in errors {
-        let strace = fail(pid, "pwrite64,pwritev", &format!("error={error}"));
+        let strace = between_commits(&cluster, || fail(pid, "pwrite64,pwritev", &format!("error={error}")));
         let refused = include_str!("sessions/disk_errors.txt").replace("REASON", reason);
         must(session.run("disk_errors.txt", &refused));
         let_go(strace);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -38,7 +38,6 @@ async fn exchange(
     let name = ServerName::try_from(bare.to_owned())?;
     let stream = TcpStream::connect((bare, uri.port_u16().unwrap_or(443))).await?;
     let stream = connector.connect(name, stream).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let mut request = http::Request::get(path)
         .header(http::header::HOST, uri.authority().map_or(host, |authority| authority.as_str()))
@@ -47,21 +46,14 @@ async fn exchange(
         request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
     }
     let request = request.body(Empty::<Bytes>::new())?;
-    let exchange = async {
-        let response = sender.send_request(request).await?;
+    let read = async |response: http::Response<Incoming>| {
         if response.status() != StatusCode::OK {
             return Ok(Err(response.status()));
         }
         let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
         Ok(Ok(body.map_err(ConnectionError::Body)?.to_bytes()))
     };
-    tokio::pin!(connection);
-    tokio::pin!(exchange);
-    tokio::select! {
-        body = &mut exchange => body,
-        // The last bytes may be here although the other end has closed.
-        _ = &mut connection => exchange.await,
-    }
+    http1::ask(stream, request, read).await
 }
 
 fn connector(ca_pem: &[u8]) -> Result<TlsConnector, tls::Error> {

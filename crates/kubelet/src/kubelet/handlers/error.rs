@@ -63,7 +63,14 @@ pub(crate) enum ExchangeError {
     #[error(transparent)]
     Request(#[from] http::Error),
     #[error(transparent)]
-    Http(#[from] hyper::Error),
+    Http(hyper::Error),
+}
+
+impl From<hyper::Error> for ExchangeError {
+    fn from(error: hyper::Error) -> Self {
+        let is_ended = error.is_canceled() || error.is_incomplete_message() || error.is_closed();
+        if is_ended { Self::Ended } else { Self::Http(error) }
+    }
 }
 
 /// Why a server is not well.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
 use k8s_openapi::api::core::v1::HTTPGetAction;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -181,14 +181,14 @@ async fn exchange(call: &HttpCall) -> Result<Answer, ExchangeError> {
     let dialled = TcpStream::connect((host.as_str(), port)).await;
     let stream = dialled.map_err(|error| DialError { host, port, error })?;
     if !call.is_tls {
-        return request(call, TokioIo::new(stream)).await;
+        return request(call, stream).await;
     }
     let name = rustls::pki_types::ServerName::try_from(call.host.clone())?;
     // A probe asks whether the container answers, not who it is.
     let connector = tls::connector(tls::Trust::Anybody, None, &[])?;
     let opening = Opening { stream, heard: Vec::new() };
     match connector.connect(name, opening).into_fallible().await {
-        Ok(stream) => request(call, TokioIo::new(stream)).await,
+        Ok(stream) => request(call, stream).await,
         Err((_, opening)) if opening.heard == HTTP => Err(ExchangeError::NotTls),
         Err((error, _)) => Err(error.into()),
     }
@@ -196,14 +196,9 @@ async fn exchange(call: &HttpCall) -> Result<Answer, ExchangeError> {
 
 async fn request<S>(call: &HttpCall, stream: S) -> Result<Answer, ExchangeError>
 where
-    S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
-    let request = call.request()?;
-    let exchange = async {
-        let ended = |e: &hyper::Error| e.is_canceled() || e.is_incomplete_message() || e.is_closed();
-        let answer = sender.send_request(request).await;
-        let answer = answer.map_err(|e| if ended(&e) { ExchangeError::Ended } else { e.into() })?;
+    let read = async |answer: http::Response<Incoming>| {
         let status = answer.status().as_u16();
         let location = answer.headers().get(http::header::LOCATION);
         let location = location.and_then(|place| place.to_str().ok()).map(str::to_owned);
@@ -211,18 +206,7 @@ where
         let body = body.map(|b| String::from_utf8_lossy(&b.to_bytes()).into_owned()).unwrap_or_default();
         Ok(Answer { status, body, location })
     };
-    tokio::pin!(connection);
-    tokio::pin!(exchange);
-    tokio::select! {
-        result = &mut exchange => result,
-        ended = &mut connection => {
-            // The rest of the answer may be there although the connection has ended.
-            match ended {
-                Ok(()) => exchange.await,
-                Err(error) => Err(error.into()),
-            }
-        }
-    }
+    http1::ask(stream, call.request()?, read).await
 }
 
 /// How an answer in HTTP begins.
