@@ -108,12 +108,13 @@ pub(crate) fn processes(data_dir: &Path) -> impl Iterator<Item = (String, String
     })
 }
 
-/// The cgroups of a process, as folders.
+/// The cgroups of a process, as folders; the roots are nobody's. A process that ends is shown at the roots, where cgroups are of
+/// version 1.
 pub(crate) fn cgroups_of(pid: &str) -> impl Iterator<Item = String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let folders = text.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?);
+        let (controllers, path) = (fields.next()?, fields.next().filter(|path| *path != "/")?);
         let hierarchy = controllers.trim_start_matches("name=");
         Some(match hierarchy {
             "" => format!("/sys/fs/cgroup{path}"),
