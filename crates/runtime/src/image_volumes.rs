@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use cri::{CriError, CriResult, v1};
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open};
 use nix::sys::stat::Mode;
 
 use crate::images::{Image, ImageStore};
@@ -73,7 +73,7 @@ fn sub_path(root: &Path, sub: &str) -> nix::Result<PathBuf> {
     }
     let dir: OwnedFd = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
-    let found: OwnedFd = openat2(&dir, sub, how)?;
+    let found = sys::descriptors::open_scoped(&dir, sub, how)?;
     let link = format!("/proc/self/fd/{}", found.as_raw_fd());
     std::fs::read_link(link).map_err(|_| nix::Error::ENOENT)
 }

@@ -7,18 +7,21 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
+use nix::NixPath;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
     accept4, bind, connect, listen, recvmsg, sendmsg, socket, socketpair,
 };
 use nix::sys::stat::Mode;
 
-use crate::{Doing, Error, Result};
+use crate::{Doing, Result};
 
 /// Most descriptors that one message may carry.
 pub const MESSAGE_DESCRIPTORS_MAX: usize = 8;
+/// Most attempts to follow one path. Each takes microseconds.
+const SCOPED_ATTEMPTS_MAX: usize = 1000;
 
 /// Listens at `path` for connections that carry whole messages. An old socket there is replaced.
 pub fn listen_at(path: &Path) -> Result<OwnedFd> {
@@ -136,14 +139,13 @@ pub fn set_nonblocking(fd: impl AsFd) -> Result<()> {
 /// As open(2); absolute links point below `root`. `EINVAL` for what is neither a file nor a directory: to open a device
 /// or a pipe that somebody has put there may do harm or wait for ever.
 pub fn open_in_root(root: &Path, path: &Path) -> Result<std::fs::File> {
-    use nix::fcntl::{OpenHow, ResolveFlag, openat2};
     let doing = || format!("open {} in {}", path.display(), root.display());
     let dir =
         open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).doing(doing)?;
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let fd = openat2(&dir, path, how).map_err(std::io::Error::from).map_err(|e| Error::new(doing(), e))?;
+    let fd = open_scoped(&dir, path, how).doing(doing)?;
     let found = std::fs::File::from(fd);
     let kind = found.metadata().doing(doing)?.file_type();
     if !kind.is_file() && !kind.is_dir() {
@@ -151,6 +153,19 @@ pub fn open_in_root(root: &Path, path: &Path) -> Result<std::fs::File> {
     }
     // The very same, by its descriptor.
     std::fs::File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).doing(doing)
+}
+
+/// Opens as openat2(2) does where it may not leave `folder` (`RESOLVE_IN_ROOT`, `RESOLVE_BENEATH`): on a way with `..`, be it
+/// a link's, the kernel gives up (`EAGAIN`) if anything was mounted or renamed anywhere meanwhile, and is asked again.
+///
+/// # Errors
+/// As openat2(2); `EAGAIN` only if the machine does nothing else.
+pub fn open_scoped<P: ?Sized + NixPath>(folder: impl AsFd, path: &P, how: OpenHow) -> nix::Result<OwnedFd> {
+    let attempt = || openat2(folder.as_fd(), path, how);
+    std::iter::repeat_with(attempt)
+        .take(SCOPED_ATTEMPTS_MAX)
+        .find(|opened| !matches!(opened, Err(Errno::EAGAIN)))
+        .unwrap_or(Err(Errno::EAGAIN))
 }
 
 /// Sets the size of the terminal behind `terminal` (either end). Source: ioctl_tty(2), `TIOCSWINSZ`.
@@ -200,6 +215,30 @@ mod tests {
         let mut text = String::new();
         open_in_root(dir.path(), Path::new("/link")).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "inside");
+    }
+
+    /// Without being asked again the kernel refuses some of these where it has two processors.
+    #[test]
+    fn a_way_with_parents_is_followed_while_others_rename() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("passwd"), "inside").unwrap();
+        std::fs::create_dir(dir.path().join("etc")).unwrap();
+        std::os::unix::fs::symlink("../etc/../passwd", dir.path().join("etc/passwd")).unwrap();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let names = [dir.path().join("one"), dir.path().join("two")];
+                std::fs::write(&names[0], "").unwrap();
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::fs::rename(&names[0], &names[1]).unwrap();
+                    std::fs::rename(&names[1], &names[0]).unwrap();
+                }
+            });
+            let failures: Vec<_> =
+                (0..2000).filter_map(|_| open_in_root(dir.path(), Path::new("/etc/passwd")).err()).collect();
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(failures.is_empty(), "{failures:?}");
+        });
     }
 
     #[test]
