@@ -9,9 +9,8 @@
 
 use std::borrow::Cow;
 
-use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::Error;
 
@@ -47,27 +46,33 @@ struct Items<'r, 'de> {
 struct Fields<'r, 'de> {
     reader: &'r mut Reader<'de>,
     transform: Option<&'r Transform>,
-    /// Of the field whose name was read last.
+    /// The name that was read last.
+    name: Cow<'de, str>,
+    /// Of the field of that name.
     of_field: Option<&'r Transform>,
     is_first: bool,
 }
 
 impl<'de> Compact<'_, 'de> {
+    // Never inlined: the types of a kind lie in each other, most of them in one place only, and would all be one function.
+    #[inline(never)]
     fn list<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.reader.open()?;
-        let mut items = Items { reader: self.reader, transform: self.transform, is_first: true };
-        let value = visitor.visit_seq(&mut items)?;
-        items.reader.close(b']')?;
-        Ok(value)
+        let depth = self.reader.open()?;
+        let Self { reader, transform } = self;
+        let value = visitor.visit_seq(Items { reader: &mut *reader, transform, is_first: true });
+        reader.leave(depth, b']');
+        value
     }
 
+    #[inline(never)]
     fn object<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.reader.open()?;
-        let mut fields =
-            Fields { reader: self.reader, transform: self.transform, of_field: None, is_first: true };
-        let value = visitor.visit_map(&mut fields)?;
-        fields.reader.close(b'}')?;
-        Ok(value)
+        let depth = self.reader.open()?;
+        let Self { reader, transform } = self;
+        let name = Cow::default();
+        let fields = Fields { reader: &mut *reader, transform, name, of_field: None, is_first: true };
+        let value = visitor.visit_map(fields);
+        reader.leave(depth, b'}');
+        value
     }
 
     fn number<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -192,18 +197,18 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
     }
 }
 
-impl<'de> Fields<'_, 'de> {
-    /// The name of the next field that is kept.
-    fn next(&mut self) -> Result<Option<Cow<'de, str>>, Error> {
+impl Fields<'_, '_> {
+    /// Whether there is one more field that is kept, whose name is read then.
+    fn find(&mut self) -> Result<bool, Error> {
         while self.reader.has_more(b'}', std::mem::take(&mut self.is_first))? {
-            let name = self.reader.name()?;
-            self.of_field = self.transform.and_then(|transform| transform.of(&name));
+            self.name = self.reader.name()?;
+            self.of_field = self.transform.and_then(|transform| transform.of(&self.name));
             if !self.of_field.is_some_and(Transform::is_all) {
-                return Ok(Some(name));
+                return Ok(true);
             }
             self.reader.skip()?;
         }
-        Ok(None)
+        Ok(false)
     }
 }
 
@@ -211,10 +216,13 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
     type Error = Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
-        let Some(name) = self.next()? else { return Ok(None) };
-        seed.deserialize(name.into_deserializer()).map(Some)
+        if !self.find()? {
+            return Ok(None);
+        }
+        seed.deserialize(StrDeserializer::new(&self.name)).map(Some)
     }
 
+    #[inline(never)]
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         seed.deserialize(Compact { reader: self.reader, transform: self.of_field })
     }
@@ -302,6 +310,20 @@ mod tests {
             r#"{"items":[{"type":"string"}],"additionalProperties":false,"example":[[]]}"#,
         ] {
             check::<JSONSchemaProps>(text);
+        }
+        // Their visitors take two items and do not ask for more.
+        for text in [
+            "[[1,2],[3,4]]",
+            "[[1,2,3],[4,5]]",
+            "[[1,2,3]]",
+            "[[1,[2,3]]]",
+            "[[1,2]",
+            "[[1,2",
+            "[[1,2}]",
+            "[[1,2],[3]]",
+            "[[1,2]]]",
+        ] {
+            check::<Vec<(u8, u8)>>(text);
         }
     }
 

@@ -28,11 +28,13 @@ pub(super) struct Reader<'de> {
     text: &'de str,
     at: usize,
     depth: u8,
+    /// Where a list or an object was left before its end.
+    left_at: Option<usize>,
 }
 
 impl<'de> Reader<'de> {
     pub(super) fn new(text: &'de str) -> Self {
-        Self { text, at: 0, depth: 0 }
+        Self { text, at: 0, depth: 0, left_at: None }
     }
 
     /// What begins here.
@@ -113,20 +115,33 @@ impl<'de> Reader<'de> {
         Ok(rest.get(..length).unwrap_or_default())
     }
 
-    /// Enters a list or an object.
-    pub(super) fn open(&mut self) -> Result<(), Error> {
+    /// Enters a list or an object: how deep it lies.
+    pub(super) fn open(&mut self) -> Result<u8, Error> {
         if self.depth == DEPTH_MAX {
             return Err(self.error("recursion limit exceeded"));
         }
         self.depth += 1;
         self.at += 1;
-        Ok(())
+        Ok(self.depth)
     }
 
-    /// Whether there is one more item, of which this is the first or not; the reader stands before it then.
+    /// Leaves what lies at this depth, unless [`Reader::has_more`] has. Something may be left of it, which
+    /// [`Reader::end`] tells: here a value would have to be dropped, for each type.
+    pub(super) fn leave(&mut self, depth: u8, close: u8) {
+        if self.depth >= depth && !matches!(self.has_more(close, true), Ok(false)) {
+            self.left_at.get_or_insert(self.at);
+        }
+    }
+
+    /// Whether there is one more item, of which this is the first or not: the reader stands before it then, else behind the
+    /// list or object.
     pub(super) fn has_more(&mut self, close: u8, is_first: bool) -> Result<bool, Error> {
         match self.peek() {
-            Some(byte) if byte == close => Ok(false),
+            Some(byte) if byte == close => {
+                self.depth -= 1;
+                self.at += 1;
+                Ok(false)
+            }
             Some(_) if is_first => Ok(true),
             Some(b',') => {
                 self.at += 1;
@@ -153,22 +168,11 @@ impl<'de> Reader<'de> {
         Ok(name)
     }
 
-    /// Leaves a list or an object, of which nothing may be left.
-    pub(super) fn close(&mut self, close: u8) -> Result<(), Error> {
-        if self.peek() != Some(close) {
-            return Err(self.error("trailing characters"));
-        }
-        self.depth -= 1;
-        self.at += 1;
-        Ok(())
-    }
-
     /// The end of the text.
     pub(super) fn end(&mut self) -> Result<(), Error> {
-        match self.peek() {
-            None => Ok(()),
-            Some(_) => Err(self.error("trailing characters")),
-        }
+        let rest = self.peek();
+        self.at = self.left_at.unwrap_or(self.at);
+        if rest.is_none() && self.left_at.is_none() { Ok(()) } else { Err(self.error("trailing characters")) }
     }
 
     /// The error of a value that is not what is expected.
