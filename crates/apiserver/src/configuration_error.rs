@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 
+use machinery::configuration::{self, FormError};
 use machinery::field::{FieldError, FieldErrors};
 use serde::de::DeserializeOwned;
 
@@ -26,7 +27,7 @@ impl<F: Fn(&str) -> Result<String, Cause>> ReadFile for F {}
 pub enum ConfigurationError {
     /// A text that is no YAML, or not of this form. What it says of itself has its cause in the middle.
     #[error("{0}")]
-    Form(Box<serde_saphyr::Error>),
+    Form(FormError),
     /// An object of another kind.
     #[error("it is {kind} of {version}, not {expected}")]
     Kind {
@@ -90,7 +91,7 @@ impl From<FieldError> for ConfigurationError {
 /// # Errors
 /// [`ConfigurationError::Form`].
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, ConfigurationError> {
-    serde_saphyr::from_str(text).map_err(|failure| ConfigurationError::Form(Box::new(failure)))
+    configuration::read(text).map_err(ConfigurationError::Form)
 }
 
 /// Checks what a configuration says it is; of several versions the first is the one to write.

@@ -14,6 +14,7 @@ pub mod node_labels;
 pub mod taints;
 
 pub mod address_range;
+pub mod configuration;
 pub mod cron;
 pub mod duration;
 pub mod int_or_string;

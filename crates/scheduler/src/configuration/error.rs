@@ -1,5 +1,6 @@
 //! The reasons why a configuration cannot be. The words are upstream's.
 
+use machinery::configuration::FormError;
 use machinery::field::FieldErrors;
 
 /// What a file is.
@@ -12,7 +13,7 @@ pub(super) const KIND: &str = "KubeSchedulerConfiguration";
 pub enum ConfigurationError {
     /// It is no YAML, or a field is of another type.
     #[error(transparent)]
-    Yaml(#[from] serde_saphyr::Error),
+    Form(#[from] FormError),
     /// It cannot be held against what was read of it.
     #[error(transparent)]
     Json(#[from] serde_json::Error),

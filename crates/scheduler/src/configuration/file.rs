@@ -3,7 +3,7 @@
 //! Source: `KubeSchedulerConfiguration` and the plugins' `Args`, kubescheduler.config.k8s.io/v1.
 
 use k8s_openapi::api::core::v1::{NodeAffinity, TopologySpreadConstraint};
-use machinery::duration;
+use machinery::{configuration, duration};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -263,7 +263,7 @@ impl Span {
 impl File {
     /// Reads a file of the right kind, all of whose fields are known; arguments of plugins are not looked at.
     pub(super) fn read(yaml: &str) -> Result<Self, ConfigurationError> {
-        let given: Value = serde_saphyr::from_str(yaml)?;
+        let given: Value = configuration::read(yaml)?;
         let text = |field: &str| given.get(field).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (text("apiVersion"), text("kind"));
         if kind.is_empty() {
@@ -276,8 +276,7 @@ impl File {
             let (kind, version) = (kind.to_owned(), version.to_owned());
             return Err(ConfigurationError::Kind { kind, version });
         }
-        // From the text, so that what does not fit is told with its line.
-        let file: Self = serde_saphyr::from_str(yaml)?;
+        let file: Self = configuration::from_value(given.clone())?;
         let unknown = unknown_fields(&given, &file)?;
         if unknown.is_empty() { Ok(file) } else { Err(ConfigurationError::Unknown(unknown)) }
     }

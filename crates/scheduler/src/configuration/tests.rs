@@ -100,7 +100,11 @@ fn what_nobody_understands_is_refused() {
             "decoding .profiles[0].pluginConfig[0]: args for plugin NodeResourcesFit were not of type NodeResourcesFitArgs.kubescheduler.config.k8s.io, got InterPodAffinityArgs.kubescheduler.config.k8s.io"
         ],
     );
-    assert!(parse("parallelism: many").expect_err("no number").to_string().contains("line 3"));
+    check_error("parallelism: many", expect![[r#"parallelism: invalid type: string "many", expected i32"#]]);
+    check_error(
+        "profiles: [{}, {schedulerName: 5}]",
+        expect!["profiles[1].schedulerName: invalid type: integer `5`, expected a string"],
+    );
     assert!(parse("podMaxBackoffSeconds: 1\npodMaxBackoffSeconds: 2").is_err(), "twice");
     assert!(parse("extenders: [{urlPrefix: 'http://a', httpTimeout: soon}]").is_err());
     assert!(parse(&format!("a: {}", "[".repeat(100_000))).is_err(), "as deep as it gets");
