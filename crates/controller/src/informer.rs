@@ -50,7 +50,7 @@ use event_handlers::EventHandlers;
 pub use gauges::GaugeRow;
 pub use held::Held;
 use metadata::MetadataOf;
-use object::{Object, all_typed, typed};
+use object::{Object, ObjectType, all_typed, typed};
 use reflector::{Form, Reflector};
 use shared::Shared;
 pub use transform::Transform;
@@ -272,7 +272,8 @@ impl Informers {
     /// Shows the metadata of a kind's objects by what is known of them whole: to be said before the first is asked for.
     /// For kinds that are followed whole in any case.
     pub fn show_metadata_of<K: Kind>(&self) {
-        let start: StartWhole = |informers, running| Arc::new(MetadataOf::new(informers.whole::<K>(running)));
+        let start: StartWhole =
+            |informers, running| Arc::new(MetadataOf::new(informers.whole(ObjectType::of::<K>(), running)));
         self.0.whole.lock().insert(ResourceRef::of::<K>(), start);
     }
 
@@ -288,22 +289,12 @@ impl Informers {
 
     /// The informer of every `K` in the cluster.
     pub fn informer<K: Kind>(&self) -> Informer<K> {
-        Informer::over(self.whole::<K>(&mut self.0.running.lock()))
+        Informer::over(self.whole(ObjectType::of::<K>(), &mut self.0.running.lock()))
     }
 
     /// The informer of some `K`.
     pub fn scoped<K: Kind>(&self, scope: Scope) -> Informer<K> {
-        if scope == Scope::default() {
-            return self.informer();
-        }
-        let mut running = self.0.running.lock();
-        let id = (TypeId::of::<K>(), scope);
-        if let Some(found) = running.scoped.get(&id) {
-            return Informer::over(found.clone());
-        }
-        let shared = self.start::<K>(&ResourceRef::of::<K>(), &id.1, Form::Whole);
-        running.scoped.insert(id, shared.clone());
-        Informer::over(shared)
+        Informer::over(self.part(ObjectType::of::<K>(), scope))
     }
 
     /// The informer of the metadata of every object of `resource`.
@@ -316,7 +307,12 @@ impl Informers {
         let objects = match start {
             Some(start) => start(self, &mut running),
             None => {
-                let shared = self.start::<PartialObject>(resource, &Scope::default(), Form::MetadataOnly);
+                let shared = self.start(
+                    ObjectType::of::<PartialObject>(),
+                    resource,
+                    &Scope::default(),
+                    Form::MetadataOnly,
+                );
                 running.follow(resource, shared.clone());
                 shared
             }
@@ -343,18 +339,32 @@ impl Informers {
         Some(Informer::over(objects))
     }
 
-    fn whole<K: Kind>(&self, running: &mut Running) -> Arc<Shared> {
-        if let Some(found) = running.kinds.get(&TypeId::of::<K>()) {
+    fn whole(&self, objects: ObjectType, running: &mut Running) -> Arc<Shared> {
+        if let Some(found) = running.kinds.get(&objects.id) {
             return found.clone();
         }
-        let resource = ResourceRef::of::<K>();
-        let shared = self.start::<K>(&resource, &Scope::default(), Form::Whole);
-        running.kinds.insert(TypeId::of::<K>(), shared.clone());
+        let resource = (objects.resource)();
+        let shared = self.start(objects, &resource, &Scope::default(), Form::Whole);
+        running.kinds.insert(objects.id, shared.clone());
         running.follow(&resource, shared.clone());
         shared
     }
 
-    fn start<K: Kind>(&self, resource: &ResourceRef, scope: &Scope, form: Form) -> Arc<Shared> {
+    fn part(&self, objects: ObjectType, scope: Scope) -> Arc<Shared> {
+        let mut running = self.0.running.lock();
+        if scope == Scope::default() {
+            return self.whole(objects, &mut running);
+        }
+        let id = (objects.id, scope);
+        if let Some(found) = running.scoped.get(&id) {
+            return found.clone();
+        }
+        let shared = self.start(objects, &(objects.resource)(), &id.1, Form::Whole);
+        running.scoped.insert(id, shared.clone());
+        shared
+    }
+
+    fn start(&self, objects: ObjectType, resource: &ResourceRef, scope: &Scope, form: Form) -> Arc<Shared> {
         let follower = Arc::new(Follower::new(resource.full_name()));
         // In a namespace it is somebody's look at an object or two, and not what the part stands on.
         if scope.namespace.is_none() {
@@ -363,7 +373,7 @@ impl Informers {
         let undecodable = self.undecodable(resource, self.0.metrics.left_out(&resource.full_name()));
         let transform = self.0.transforms.lock().get(resource).cloned();
         let transform = transform.filter(|_| form == Form::Whole);
-        let shared = Arc::new(Shared::of::<K>(undecodable, transform));
+        let shared = Arc::new(Shared::of(objects, undecodable, transform));
         let reflector = Reflector::new(self.sender(), resource, scope, form, shared.clone(), follower);
         self.0.tasks.spawn("informer", reflector.run(self.0.random.clone()));
         shared
@@ -421,7 +431,7 @@ impl<K: Kind> Informer<K> {
 
     /// An informer over fixed objects, for tests of what stands on informers.
     pub fn fixed(objects: Vec<K>) -> Self {
-        let shared = Shared::of::<K>(Undecodable::untold(), None);
+        let shared = Shared::of(ObjectType::of::<K>(), Undecodable::untold(), None);
         let objects = objects.into_iter().map(|object| Arc::new(object) as Arc<dyn Object>);
         shared.replace(objects.collect(), Vec::new(), 1);
         Self::over(Arc::new(shared))
@@ -486,10 +496,7 @@ impl<K: Kind> Informer<K> {
 
     /// Waits until the informer has seen `revision`.
     pub async fn reached(&self, revision: u64) {
-        if self.objects.revisions().wait_for(|seen| *seen >= revision).await.is_err() {
-            // The sender lives in `objects`, which this borrows: it cannot be gone.
-            std::future::pending::<()>().await;
-        }
+        reached(self.objects.revisions(), revision).await;
     }
 
     /// Changes from now on, coalesced per key; starts with everything that is there.
@@ -507,6 +514,14 @@ impl<K: Kind> Informer<K> {
         if self.objects.event_handlers().add(Box::new(move |change| handler(&change.typed()))) {
             tasks.spawn("source", event_handlers::distribute(self.objects.clone()));
         }
+    }
+}
+
+/// [`Informer::reached`], compiled once for all kinds.
+async fn reached(mut revisions: tokio::sync::watch::Receiver<u64>, revision: u64) {
+    if revisions.wait_for(|seen| *seen >= revision).await.is_err() {
+        // The sender lives in the informer, which the caller borrows: it cannot be gone.
+        std::future::pending::<()>().await;
     }
 }
 

@@ -25,13 +25,13 @@ impl ResourceRef {
     where
         K::Scope: 'static,
     {
-        Self {
-            group: K::GROUP.to_owned(),
-            version: K::VERSION.to_owned(),
-            kind: K::KIND.to_owned(),
-            plural: K::URL_PATH_SEGMENT.to_owned(),
-            namespaced: TypeId::of::<K::Scope>() != TypeId::of::<ClusterResourceScope>(),
-        }
+        let namespaced = TypeId::of::<K::Scope>() != TypeId::of::<ClusterResourceScope>();
+        Self::named([K::GROUP, K::VERSION, K::KIND, K::URL_PATH_SEGMENT], namespaced)
+    }
+
+    fn named(names: [&str; 4], namespaced: bool) -> Self {
+        let [group, version, kind, plural] = names.map(str::to_owned);
+        Self { group, version, kind, plural, namespaced }
     }
 
     /// `v1` or `apps/v1`.

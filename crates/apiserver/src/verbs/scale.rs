@@ -61,7 +61,11 @@ fn patched(patch: &Patch, scale: &Value) -> Result<Value> {
     codec::check_types("autoscaling/v1", "Scale", patched)
 }
 
-async fn set(api: &Api, request: &Authorized, wanted: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
+async fn set(
+    api: &Api,
+    request: &Authorized,
+    wanted: impl Fn(&Value) -> Result<Value> + Sync,
+) -> Result<Answer> {
     let committed = change(api, request, Part::Object, |old| {
         let mut before = scale_of(paths(request), old);
         let is_unset = request.kind.is_custom() && old.pointer(&paths(request).spec_replicas).is_none();

@@ -28,7 +28,7 @@ pub async fn change(
     writer: &Writer,
     request: &Authorized,
     part: Part,
-    transform: impl FnMut(&Value) -> Result<Decoded>,
+    transform: impl FnMut(&Value) -> Result<Decoded> + Send,
 ) -> Result<Committed> {
     change_owned(writer, request, part, Ownership::Track, transform).await
 }
@@ -42,7 +42,18 @@ pub async fn change_owned(
     request: &Authorized,
     part: Part,
     ownership: Ownership,
-    mut transform: impl FnMut(&Value) -> Result<Decoded>,
+    mut transform: impl FnMut(&Value) -> Result<Decoded> + Send,
+) -> Result<Committed> {
+    change_by(writer, request, part, ownership, &mut transform).await
+}
+
+/// [`change_owned`], compiled once for all that are changed.
+async fn change_by(
+    writer: &Writer,
+    request: &Authorized,
+    part: Part,
+    ownership: Ownership,
+    transform: &mut (dyn FnMut(&Value) -> Result<Decoded> + Send),
 ) -> Result<Committed> {
     let mut old = current(writer, request, &request.key()).await?;
     for _ in 0..CONFLICT_RETRIES_MAX {

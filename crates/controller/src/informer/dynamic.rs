@@ -8,6 +8,7 @@ use std::sync::Arc;
 use base::Tasks;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::object::ObjectType;
 use super::reflector::{Form, Reflector};
 use super::shared::Shared;
 use super::{Informer, Informers, Kind, Scope};
@@ -45,7 +46,7 @@ impl Informers {
         let undecodable = self.undecodable(&resource, Gauge::default());
         let follower = Arc::new(Follower::new(resource.full_name()));
         let transform = self.0.transforms.lock().get(&resource).cloned();
-        let shared = Arc::new(Shared::of::<K>(undecodable, transform));
+        let shared = Arc::new(Shared::of(ObjectType::of::<K>(), undecodable, transform));
         running.kinds.insert(TypeId::of::<K>(), shared.clone());
         running.follow(&resource, shared.clone());
         drop(running);

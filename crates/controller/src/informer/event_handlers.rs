@@ -103,6 +103,7 @@ mod tests {
 
     use super::*;
     use crate::Informer;
+    use crate::informer::object::ObjectType;
     use crate::informer::shared::Shared;
     use crate::informer::undecodable::Undecodable;
 
@@ -137,7 +138,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_comes_hears_what_is_there_and_then_with_all_others_what_changes() {
-        let shared = Arc::new(Shared::of::<Pod>(Undecodable::untold(), None));
+        let shared = Arc::new(Shared::of(ObjectType::of::<Pod>(), Undecodable::untold(), None));
         let informer = Informer::over(shared.clone());
         let (sender, mut heard) = mpsc::unbounded_channel();
         let tasks = Tasks::new();
@@ -156,7 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_panics_keeps_nobody_from_hearing() {
-        let shared = Arc::new(Shared::of::<Pod>(Undecodable::untold(), None));
+        let shared = Arc::new(Shared::of(ObjectType::of::<Pod>(), Undecodable::untold(), None));
         let informer = Informer::over(shared.clone());
         let (sender, mut heard) = mpsc::unbounded_channel();
         let tasks = Tasks::new();

@@ -9,6 +9,7 @@ use base::Tasks;
 use jiff::Timestamp;
 use prometheus_client::metrics::gauge::Gauge;
 
+use super::object::ObjectType;
 use super::reflector::{Form, Reflector};
 use super::shared::Shared;
 use super::{Informer, Informers, PartialObject, Scope};
@@ -85,7 +86,7 @@ impl Informers {
         // A gauge by its name would stay when the kind is gone; the log and an event tell of what is left out.
         let undecodable = self.undecodable(resource, Gauge::default());
         let follower = Arc::new(Follower::new(resource.full_name()));
-        let shared = Arc::new(Shared::of::<PartialObject>(undecodable, None));
+        let shared = Arc::new(Shared::of(ObjectType::of::<PartialObject>(), undecodable, None));
         let (sender, sink) = (self.sender(), shared.clone());
         let reflector = Reflector::new(sender, resource, &scope, Form::MetadataOnly, sink, follower);
         let tasks = self.tasks().child();

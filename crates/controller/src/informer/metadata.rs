@@ -97,6 +97,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     use super::*;
+    use crate::informer::object::ObjectType;
     use crate::informer::reflector::Sink;
     use crate::informer::undecodable::Undecodable;
     use crate::informer::{Change, Changes, Informer};
@@ -105,7 +106,7 @@ mod tests {
     const BROKEN: &str = r#""poison""#;
 
     fn of_pods() -> (Arc<Shared>, Informer<PartialObject>) {
-        let shared = Arc::new(Shared::of::<Pod>(Undecodable::untold(), None));
+        let shared = Arc::new(Shared::of(ObjectType::of::<Pod>(), Undecodable::untold(), None));
         (shared.clone(), Informer::over(Arc::new(MetadataOf::new(shared))))
     }
 

@@ -15,12 +15,12 @@ use tokio::sync::watch;
 use super::changes::{Change, PendingChanges};
 use super::decode::{self, Decode, Identity};
 use super::event_handlers::EventHandlers;
-use super::object::{Decoder, Object, decoder};
+use super::object::{Decoder, Object, ObjectType};
 use super::reflector::{Sink, SinkError, WatchStep};
 use super::transform::Transform;
 use super::undecodable::Undecodable;
 use super::{
-    Kind, Objects, PartialObject, Progress, controller_uid, in_namespace, key_of_object, keys_in, revision_of,
+    Objects, PartialObject, Progress, controller_uid, in_namespace, key_of_object, keys_in, revision_of,
 };
 
 /// See the module.
@@ -60,8 +60,12 @@ pub(super) struct LeftOut {
 }
 
 impl Shared {
-    /// Of objects of this kind, of which there are none yet.
-    pub(super) fn of<K: Kind>(undecodable: Undecodable, transform: Option<Arc<Transform>>) -> Self {
+    /// Of objects of this type, of which there are none yet.
+    pub(super) fn of(
+        objects: ObjectType,
+        undecodable: Undecodable,
+        transform: Option<Arc<Transform>>,
+    ) -> Self {
         let state = State {
             objects: BTreeMap::new(),
             undecoded: BTreeMap::new(),
@@ -72,7 +76,7 @@ impl Shared {
         let revisions = watch::Sender::new(0);
         let transform = transform.unwrap_or_else(|| Arc::new(Transform::default().and_managed_fields()));
         Self {
-            decoder: decoder::<K>(),
+            decoder: objects.decoder,
             state: RwLock::new(state),
             revisions,
             undecodable,
@@ -440,7 +444,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     fn shared() -> Arc<Shared> {
-        Arc::new(Shared::of::<Pod>(Undecodable::untold(), None))
+        Arc::new(Shared::of(ObjectType::of::<Pod>(), Undecodable::untold(), None))
     }
 
     fn event(kind: &str, name: &str, revision: u64, owner: &str) -> String {

@@ -35,7 +35,7 @@ fn told(pod: &Option<Arc<Pod>>) -> String {
 }
 
 fn run(script: &str) -> String {
-    let shared = Arc::new(Shared::of::<Pod>(Undecodable::untold(), None));
+    let shared = Arc::new(Shared::of(ObjectType::of::<Pod>(), Undecodable::untold(), None));
     let pods = Informer::<Pod>::over(shared.clone());
     let changes = pods.subscribe();
     let mut out = Vec::new();
