@@ -1,7 +1,7 @@
 //! Files that configure a component.
 //!
-//! They are read as values first: a type's decoder of values is a tenth of its decoder of YAML. The place of an error is the
-//! field's path, which upstream tells, too.
+//! They are read as values first: what a type's decoder of YAML is compiled to is many times its decoder of values. The place
+//! of an error is the field's path, which upstream tells, too.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
