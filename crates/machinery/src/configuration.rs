@@ -4,7 +4,7 @@
 //! of an error is the field's path, which upstream tells, too.
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A configuration that is not of its form.
 #[derive(Debug, thiserror::Error)]
@@ -30,15 +30,28 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, FormError> {
     from_value(serde_saphyr::from_str(text).map_err(Box::new)?)
 }
 
-/// What is in a value.
+/// What is in a value. A field that is null is one that is not there, and null is what has no fields, as Go reads it.
 ///
 /// # Errors
 /// [`FormError::Field`].
-pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, FormError> {
+pub fn from_value<T: DeserializeOwned>(mut value: Value) -> Result<T, FormError> {
+    leave_out_nulls(&mut value);
+    let value = if value.is_null() { Value::Object(Map::new()) } else { value };
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = Some(error.path().to_string()).filter(|path| path != ".").unwrap_or_default();
         FormError::Field { path, why: error.into_inner() }
     })
+}
+
+fn leave_out_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(leave_out_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(leave_out_nulls),
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -104,7 +117,11 @@ mod tests {
         );
         check("- kind: A", expect!["[0]: invalid type: map, expected a string"]);
         check("nothing", expect![[r#"invalid type: string "nothing", expected struct File"#]]);
-        check("", expect!["invalid type: null, expected struct File"]);
+        check("rules: [null]", expect!["rules[0]: invalid type: null, expected struct File"]);
+        for nothing in ["", "{}", "null", "# nothing", "kind: null\ntimeOut:\nrules:\nextra:\n"] {
+            let file = read::<File>(nothing).expect("a file that says nothing");
+            assert_eq!(format!("{file:?}"), format!("{:?}", File::default()));
+        }
     }
 
     #[test]
