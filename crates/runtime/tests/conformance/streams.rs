@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cri::{CriError, v1};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::Spec;
 use super::support::{Feature, Subject, container, read_until, sleeping};
@@ -102,6 +102,18 @@ async fn exec_tty(subject: Arc<Subject>) {
     pod.remove().await;
 }
 
+/// Says a word until it is answered: containerd may connect the output later than the input, and what comes before is lost.
+async fn ask(stdin: &mut (impl AsyncWrite + Unpin), stdout: &mut (impl AsyncRead + Unpin), word: &str) {
+    let answer = format!("got {word}");
+    let mut answered = std::pin::pin!(read_until(stdout, &answer));
+    loop {
+        stdin.write_all(format!("{word}\n").as_bytes()).await.unwrap();
+        if tokio::time::timeout(Duration::from_secs(5), &mut answered).await.is_ok() {
+            return;
+        }
+    }
+}
+
 async fn attach(subject: Arc<Subject>) {
     let pod = subject.run().await;
     for tty in [false, true] {
@@ -115,8 +127,7 @@ async fn attach(subject: Arc<Subject>) {
         let mut streams = subject.runtime.attach(request).await.unwrap();
         let mut stdin = streams.stdin.take().unwrap();
         let mut stdout = streams.stdout.take().unwrap();
-        stdin.write_all(b"one\n").await.unwrap();
-        read_until(&mut stdout, "got one").await;
+        ask(&mut stdin, &mut stdout, "one").await;
         if tty {
             stdin.write_all(b"\x04").await.unwrap();
         } else {
@@ -145,8 +156,7 @@ async fn attach_ends_with_stdin(subject: Arc<Subject>) {
         };
         let mut streams = subject.runtime.attach(request).await.unwrap();
         let (mut stdin, mut stdout) = (streams.stdin.take().unwrap(), streams.stdout.take().unwrap());
-        stdin.write_all(format!("{word}\n").as_bytes()).await.unwrap();
-        read_until(&mut stdout, &format!("got {word}")).await;
+        ask(&mut stdin, &mut stdout, word).await;
         stdin.shutdown().await.unwrap();
         let mut rest = Vec::new();
         stdout.read_to_end(&mut rest).await.unwrap();
