@@ -54,7 +54,8 @@ struct Fields<'r, 'de> {
 }
 
 impl<'de> Compact<'_, 'de> {
-    // Never inlined: the types of a kind lie in each other, most of them in one place only, and would all be one function.
+    // These two are never inlined, nor is `next_value_seed`: the types of a kind lie in each other, most of them in one place
+    // only, and would all be one function.
     #[inline(never)]
     fn list<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let depth = self.reader.open()?;

@@ -138,7 +138,8 @@ impl<'de> Reader<'de> {
     pub(super) fn has_more(&mut self, close: u8, is_first: bool) -> Result<bool, Error> {
         match self.peek() {
             Some(byte) if byte == close => {
-                self.depth -= 1;
+                // A visitor may ask once more behind the end.
+                self.depth = self.depth.saturating_sub(1);
                 self.at += 1;
                 Ok(false)
             }
